@@ -1,0 +1,63 @@
+# Two commands set everything up on a fresh machine: `make reproduce` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+STAMPS := $(VENV)/.stamps
+BIN    := $(VENV)/bin
+OUT    ?= reports/reproduce
+JOBS   ?= 2
+
+# A newer pip than the system's is not needed, and no model is ever fetched.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export HF_HUB_OFFLINE := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help reproduce figures bench test check format clean distclean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+reproduce: $(STAMPS)/core  ## simulate the rows of the paper into OUT (no torch); run it again to resume
+	$(BIN)/oppo reproduce --out $(OUT) --resume
+
+figures: $(STAMPS)/core  ## draw the figures again from the run folders in OUT
+	$(BIN)/oppo reproduce --out $(OUT) --resume
+
+bench: $(STAMPS)/core  ## PPO steps per second of the simulator
+	$(BIN)/oppo bench --suite sim
+
+test: $(STAMPS)/dev  ## install what the tests need, torch included, and run them all
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(STAMPS)/dev  ## format, lint, types, import contracts, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not slow"
+
+format: $(STAMPS)/dev  ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove caches and build products
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .benchmarks
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean  ## remove the virtual environment too; run folders stay
+	rm -rf $(VENV)
+
+# The stamps live in the environment, so they vanish with it.
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/core: pyproject.toml constraints.txt | $(STAMPS)/venv
+	$(BIN)/pip install -q -c constraints.txt -e .
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)/venv
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@touch $(STAMPS)/core $@

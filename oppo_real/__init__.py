@@ -1,0 +1,1 @@
+"""The torch machine: runs the schedules of oppo_sim on real models."""
