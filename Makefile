@@ -33,7 +33,7 @@ check: $(STAMPS)/dev  ## format, lint, types, import contracts, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -m "not slow"
 
 format: $(STAMPS)/dev  ## let ruff rewrite what it can
@@ -55,9 +55,11 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/core: pyproject.toml constraints.txt | $(STAMPS)/venv
+	@echo 'Installing the core (half a minute) ...'
 	$(BIN)/pip install -q -c constraints.txt -e .
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)/venv
+	@echo 'Installing all that the tests need, torch included (a few minutes) ...'
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	@touch $(STAMPS)/core $@
