@@ -1,0 +1,362 @@
+"""The SimPy machine: lanes, devices and memory behind the engine's Backend protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Protocol
+
+from oppo_sim.costs.interface import Costs
+from oppo_sim.engine.contract import (
+    Command,
+    Done,
+    Drop,
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Lane,
+    Pause,
+    Paused,
+    Score,
+    Sync,
+    Train,
+)
+from oppo_sim.simulator.clock import Clock
+from oppo_sim.simulator.lane import ActorLane, Stop
+from oppo_sim.simulator.tasks import Task, Tasks
+
+
+class Workload(Protocol):
+    """What the machine knows of a rollout, and the engine only hears afterwards."""
+
+    def response_tokens(self, rollout: int) -> int: ...
+    def stop_reason(self, rollout: int) -> Stop: ...
+    def prompt_tokens(self, rollout: int) -> int: ...
+    def reward(self, rollout: int, version: int) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """What sharing a device costs: decoding and scoring stretch each other, a switch takes time.
+
+    The stretches multiply token times and score times while both run on a device.
+    """
+
+    decode_stretch: float = 1.0
+    score_stretch: float = 1.0
+    switch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field, least in (("decode_stretch", 1.0), ("score_stretch", 1.0), ("switch_s", 0.0)):
+            value = getattr(self, field)
+            if not isfinite(value) or value < least:
+                raise ValueError(
+                    f"contention.{field} = {value}: must be finite and at least {least:g}"
+                )
+
+
+class SimPyMachine:
+    """Implements `engine.contract.Backend`; every rule that it keeps is stated there."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        costs: Costs,
+        workload: Workload,
+        contention: Contention = Contention(),
+        round_s: float = 0.0,
+    ) -> None:
+        self._lanes = {lane.name: lane for lane in lanes}
+        self._place = {lane.name: place for place, lane in enumerate(lanes)}
+        self._costs = costs
+        self._workload = workload
+        self._contention = contention
+        self._clock = Clock()
+        self._now_s = 0.0
+        self._out: list[Event] = []
+        self._version = 0
+        self._begun: dict[int, int] = {}  # the weights version that decoded a rollout's first token
+        self._home: dict[int, ActorLane] = {}  # where the cache of a paused rollout is
+        actors = [lane for lane in lanes if lane.kind == "actor"]
+        self._actors = {
+            lane.name: ActorLane(lane, index, costs.decode, round_s, self._clock, self._out.append)
+            for index, lane in enumerate(actors)
+        }
+        self._actor_list = list(self._actors.values())
+        kinds: dict[str, set[str]] = {}
+        for lane in lanes:
+            for device in lane.devices:
+                kinds.setdefault(device, set()).add(lane.kind)
+        self._mixed = {device for device, on_it in kinds.items() if len(on_it) > 1}
+        self._last_kind: dict[str, str] = {}
+        decode_and_score = {
+            device for device, on_it in kinds.items() if {"actor", "scorer"} <= on_it
+        }
+        self._rivals = [
+            lane for lane in self._actor_list if not decode_and_score.isdisjoint(lane.devices)
+        ]
+        self._tasks = Tasks(self._clock, self._pace)
+
+    def lanes(self) -> Mapping[str, Lane]:
+        return self._lanes
+
+    def submit(self, *commands: Command) -> None:
+        for command in commands:
+            match command:
+                case Generate():
+                    self._generate(command)
+                case Pause():
+                    self._pause(command)
+                case Score():
+                    self._score(command)
+                case Train():
+                    self._train(command)
+                case Sync():
+                    self._sync(command)
+                case Drop():
+                    self._forget(command.rollouts)
+
+    def wait(self, finishes: int = 1) -> Sequence[Event]:
+        clock, actors, out = self._clock, self._actor_list, self._out
+        events: list[Event] = []
+        finished = 0
+        while True:
+            ahead = [lane.plan[-1][0] for lane in actors if lane.plan]
+            finish_s = min(ahead) if ahead else inf
+            event_s = clock.peek()
+            if out:
+                at_s = self._now_s
+            elif finish_s <= event_s:
+                at_s = finish_s
+            else:
+                at_s = event_s
+            if at_s == inf:
+                raise RuntimeError(
+                    "nothing is running and nothing was submitted: it would wait for ever"
+                )
+            self._now_s = at_s
+            if finish_s == at_s:
+                for lane in actors:
+                    while lane.plan and lane.plan[-1][0] == at_s:
+                        row = lane.pop_finish()
+                        events.append(
+                            Finished(at_s, lane.name, row.id, row.end - row.offset, row.reason)
+                        )
+                        finished += 1
+            while clock.peek() == at_s:
+                clock.step()
+            if out:
+                events += sorted(out, key=self._order) if len(out) > 1 else out
+                out.clear()
+                return events
+            if finished >= finishes:
+                return events
+
+    # actors
+
+    def _generate(self, command: Generate) -> None:
+        lane = self._actors[command.lane]
+        lane.at_boundary(self._now_s, lambda at_s: self._join(lane, command, at_s))
+
+    def _join(self, lane: ActorLane, command: Generate, at_s: float) -> None:
+        workload, version = self._workload, self._version
+        lane.chunk_tokens = command.chunk_tokens
+        was_dry = not lane.rows
+        missing, attention = 0, 0.0
+        for rollout, tokens in command.starts:
+            if tokens == 0:
+                self._begun[rollout] = version
+            prompt = workload.prompt_tokens(rollout)
+            final = workload.response_tokens(rollout)
+            lane.add(rollout, tokens, final, prompt, workload.stop_reason(rollout))
+            home = self._home.pop(rollout, None)
+            if home is not None:
+                home.forget(rollout)
+            if home is not lane:
+                context = prompt + tokens
+                missing += context
+                attention += context * context * 0.5
+        stall_s = self._switch(lane.devices, "decode") if was_dry else 0.0
+        if missing:
+            stall_s += self._costs.prefill_s(missing, attention)
+        lane.stall_until(at_s + stall_s)
+        if was_dry and self._rivals:
+            self._tasks.pace_changed(lane.devices, at_s)
+
+    def _pause(self, command: Pause) -> None:
+        lane = self._actors[command.lane]
+        lane.at_boundary(self._now_s, lambda at_s: self._take_out(lane, command, at_s))
+
+    def _take_out(self, lane: ActorLane, command: Pause, at_s: float) -> None:
+        counts = lane.remove(command.rollouts, command.keep_kv)
+        if not counts:
+            return
+        if command.keep_kv:
+            self._home.update((rollout, lane) for rollout, _ in counts)
+        self._out.append(Paused(at_s, lane.name, counts, command.keep_kv, "asked"))
+        if self._rivals and not lane.rows:
+            self._tasks.pace_changed(lane.devices, at_s)
+
+    def _sync(self, command: Sync) -> None:
+        lanes = [self._actors[name] for name in command.lanes]
+        arrived: list[ActorLane] = []
+
+        def arrive(lane: ActorLane, at_s: float) -> None:
+            lane.stall_until(inf)
+            arrived.append(lane)
+            if len(arrived) == len(lanes):
+                self._swap(command, lanes, at_s)
+
+        for lane in lanes:
+            lane.at_boundary(self._now_s, lambda at_s, lane=lane: arrive(lane, at_s))  # type: ignore[misc]
+
+    def _swap(self, command: Sync, lanes: Sequence[ActorLane], start_s: float) -> None:
+        seconds = self._costs.sync_s()
+        counts = tuple(count for lane in lanes for count in lane.counts())
+        if command.kv == "recompute":
+            for lane in lanes:
+                for rollout in list(lane.kept):
+                    lane.forget(rollout)
+                    del self._home[rollout]
+            recomputes = [
+                self._costs.prefill_s(sum(c), sum(t * t for t in c) * 0.5)
+                for c in (lane.contexts() for lane in lanes)
+                if c
+            ]
+            seconds += max(recomputes, default=0.0)
+        end_s = start_s + seconds
+
+        def done() -> None:
+            self._version = command.version
+            for lane in lanes:
+                lane.stall_until(end_s)
+                lane.replan()
+            peak = max(lane.take_peak() for lane in lanes)
+            self._out.append(
+                Done(end_s, command.lanes[0], command, start_s, counts=counts, kv_peak_tokens=peak)
+            )
+
+        self._clock.at(end_s, Clock.TASK, done)
+
+    # scorers and trainers
+
+    def _score(self, command: Score) -> None:
+        lane = self._lanes[command.lane]
+        tokens = sum(chunk.end - chunk.start for chunk in command.chunks)
+        handoff_s = self._costs.handoff_s(tokens)
+        task = Task(
+            lane.name,
+            lane.devices,
+            lambda at_s: self._switch(lane.devices, "score") + self._score_work_s(command),
+            lambda start_s, end_s: self._scored(command, start_s, end_s),
+        )
+        if handoff_s:
+            arrive_s = self._now_s + handoff_s
+            self._clock.at(arrive_s, Clock.TASK, lambda: self._begin(task, arrive_s))
+        else:
+            self._begin(task, self._now_s)
+
+    def _score_work_s(self, command: Score) -> float:
+        prompt_of = self._workload.prompt_tokens
+        tokens, attention, lasts = 0, 0.0, 0
+        for rollout, start, end, last in command.chunks:
+            prompt = prompt_of(rollout)
+            first = prompt + start if start else 0
+            final = prompt + end
+            tokens += final - first
+            attention += (final * final - first * first) * 0.5
+            lasts += last
+        return self._costs.score_s(len(command.chunks), tokens, attention, lasts)
+
+    def _scored(self, command: Score, start_s: float, end_s: float) -> None:
+        reward, begun = self._workload.reward, self._begun
+        rewards = tuple(
+            [
+                (c.rollout, reward(c.rollout, begun[c.rollout]))
+                for c in command.chunks
+                if c.last and c.rollout in begun
+            ]
+        )
+        self._out.append(Done(end_s, command.lane, command, start_s, rewards))
+        self._slow_rivals(command.lane, end_s)
+
+    def _train(self, command: Train) -> None:
+        devices = tuple(
+            dict.fromkeys(d for name in command.lanes for d in self._lanes[name].devices)
+        )
+        held = [
+            row
+            for lane in self._actor_list
+            if not set(devices).isdisjoint(lane.devices)
+            for row in lane.rows
+        ]
+        if held:
+            why = "an actor lane on the trainer's devices still holds running rollouts"
+            self._out.append(Failed(self._now_s, command.lanes[0], command, tuple(held), why))
+            return
+        contexts = [
+            self._workload.prompt_tokens(r) + self._workload.response_tokens(r)
+            for r in command.rollouts
+        ]
+        seconds = self._costs.train_s(len(contexts), sum(contexts), max(contexts))
+
+        def done(start_s: float, end_s: float) -> None:
+            self._forget(command.rollouts)
+            self._out.append(Done(end_s, command.lanes[0], command, start_s))
+
+        task = Task(
+            command.lanes[0], devices, lambda at_s: self._switch(devices, "train") + seconds, done
+        )
+        self._begin(task, self._now_s)
+
+    def _begin(self, task: Task, now_s: float) -> None:
+        self._tasks.submit(task, now_s)
+        self._slow_rivals(task.lane, now_s)
+
+    def _forget(self, rollouts: Sequence[int]) -> None:
+        for rollout in rollouts:
+            self._begun.pop(rollout, None)
+            home = self._home.pop(rollout, None)
+            if home is not None:
+                home.forget(rollout)
+
+    # devices
+
+    def _switch(self, devices: Collection[str], kind: str) -> float:
+        """The cost of giving shared devices to another kind of work."""
+        if not self._mixed or not self._contention.switch_s:
+            return 0.0
+        mixed = self._mixed.intersection(devices)
+        changes = any(self._last_kind.get(device, kind) != kind for device in mixed)
+        self._last_kind.update(dict.fromkeys(mixed, kind))
+        return self._contention.switch_s if changes else 0.0
+
+    def _pace(self, devices: Collection[str]) -> float:
+        """Wall seconds per second of scoring work on these devices now."""
+        decoding = any(
+            lane.rows and not set(devices).isdisjoint(lane.devices) for lane in self._rivals
+        )
+        return self._contention.score_stretch if decoding else 1.0
+
+    def _slow_rivals(self, lane: str, now_s: float) -> None:
+        """Scoring began or ended: decoding on its devices changes speed."""
+        if self._lanes[lane].kind != "scorer":
+            return
+        scoring = {
+            d
+            for task in self._tasks.running
+            if self._lanes[task.lane].kind == "scorer"
+            for d in task.devices
+        }
+        for actor in self._rivals:
+            shared = not scoring.isdisjoint(actor.devices)
+            actor.set_speed(now_s, self._contention.decode_stretch if shared else 1.0)
+
+    def _order(self, event: Event) -> tuple[int, int]:
+        return _RANK[type(event)], self._place[event.lane]
+
+
+_RANK: dict[type, int] = {Finished: 0, Emitted: 1, Paused: 2, Done: 3, Failed: 4}
