@@ -1,0 +1,38 @@
+"""Seconds per task of the pipeline: constant, linear in tokens, or roofline and launch."""
+
+from oppo_sim.costs.cards import Card, card, card_names, model, model_names
+from oppo_sim.costs.constant import Constant
+from oppo_sim.costs.interface import Costs, DecodeLaw, Line, attention_pairs
+from oppo_sim.costs.linear import Linear
+from oppo_sim.costs.memory import kv_tokens, training_bytes
+from oppo_sim.costs.models import Head, ModelShape
+from oppo_sim.costs.parts import HF, VLLM, Actor, Efficiency, Engine, Hosted, Link, Scorer, Trainer
+from oppo_sim.costs.roofline import Roofline
+
+__all__ = [
+    "HF",
+    "VLLM",
+    "Actor",
+    "Card",
+    "Constant",
+    "Costs",
+    "DecodeLaw",
+    "Efficiency",
+    "Engine",
+    "Head",
+    "Hosted",
+    "Line",
+    "Linear",
+    "Link",
+    "ModelShape",
+    "Roofline",
+    "Scorer",
+    "Trainer",
+    "attention_pairs",
+    "card",
+    "card_names",
+    "kv_tokens",
+    "model",
+    "model_names",
+    "training_bytes",
+]

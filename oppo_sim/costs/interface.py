@@ -1,0 +1,46 @@
+"""The one interface of every cost model: seconds per task.
+
+Nothing here knows a clock. Costs are finite and not negative; counts are whole numbers of tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+from oppo_sim.costs.decode import DecodeLaw, Line
+
+__all__ = ["Costs", "DecodeLaw", "Line", "attention_pairs"]
+
+
+class Costs(Protocol):
+    """Seconds per task of a pipeline whose lanes of one kind are alike."""
+
+    @property
+    def decode(self) -> DecodeLaw:
+        """Of one actor lane."""
+
+    def prefill_s(self, tokens: int, attention: float) -> float:
+        """Prefill of prompt or lost tokens on one actor lane; `attention` as in `score_s`."""
+
+    def score_s(self, sequences: int, tokens: int, attention: float, lasts: int) -> float:
+        """One scorer call: `tokens` new tokens over `sequences` rows, `lasts` of which end here.
+
+        `attention`, in query-key pairs, is the sum of `attention_pairs(start, end)` over the rows.
+        """
+
+    def train_s(self, sequences: int, tokens: int, longest: int) -> float:
+        """One PPO update on the trainer gang; `tokens` and `longest` count prompt and response."""
+
+    def sync_s(self) -> float:
+        """New weights from the trainer to the actor lanes."""
+
+    def handoff_s(self, tokens: int) -> float:
+        """Chunks of `tokens` tokens in all from an actor lane to a scorer."""
+
+    def scaled(self, factor: float) -> Self:
+        """Every cost times `factor`; exact if it is a power of two."""
+
+
+def attention_pairs(start: int, end: int) -> float:
+    """Causal query-key pairs of the tokens [start, end) of a row; chunks add up to the row."""
+    return (end * end - start * start) * 0.5
