@@ -27,8 +27,9 @@ them:
     rollouts. It waits for scores that are running on its devices; scores submitted later wait for
     it. The rollouts are freed.
 8.  `Sync` stops the running rollouts of its lanes at their boundaries, swaps the weights when the
-    last lane has stopped, and lets all go on at `Done`. `Done.counts` are the running rollouts'
-    tokens at the swap. With `kv="recompute"` their context is prefilled again before they go on.
+    last lane has stopped, and is `Done` when they are in place; `Done.counts` are the running
+    rollouts' tokens. With `kv="recompute"` kept caches are lost, and each lane stalls from then on
+    until the context of its running rollouts is prefilled again.
 9.  Events of one instant come sorted: `Finished`, `Emitted`, `Paused`, `Done`, `Failed`; then by
     the lane's place in `lanes()`, then by rollout. An instant is delivered whole, except for what
     commands submitted at that instant cause at that very instant: that comes with the next `wait`.

@@ -54,7 +54,7 @@ def finishes_needed(state: State) -> int:
     ):  # a weight update waits for the rollouts
         return 1
     if state.taken is not None:
-        return max(1, state.running)
+        return max(1, state.running) if schedule.surplus == "keep" else 1
     return max(1, schedule.batch - len(state.done))
 
 
@@ -99,10 +99,11 @@ def take(state: State) -> Sequence[Choice]:
 
 
 def drop_surplus(state: State) -> Sequence[Choice]:
-    """Finished rollouts beyond the batch, where they are not kept."""
-    if state.schedule.surplus == "keep" or state.taken is None or not state.done:
+    """Finished groups beyond the batch, where they are not kept."""
+    if state.schedule.surplus == "keep" or state.taken is None:
         return ()
-    return (Drop(tuple(state.done)),)
+    surplus = release.complete_groups(state.done, state.schedule.group)
+    return (Drop(surplus),) if surplus else ()
 
 
 def pause(state: State) -> Sequence[Choice]:

@@ -16,7 +16,8 @@ def first_finished(finished: Collection[int], batch: int, group: int) -> tuple[i
         return None
     if group == 1:
         return tuple(islice(finished, batch))
-    return _first_groups(finished, batch, group)
+    complete = complete_groups(finished, group)
+    return complete[:batch] if len(complete) >= batch else None
 
 
 def oldest(live: Iterable[int], finished: Collection[int], batch: int) -> tuple[int, ...] | None:
@@ -43,7 +44,8 @@ def due_first(
     return None if rest is None else (*members, *rest)
 
 
-def _first_groups(finished: Iterable[int], batch: int, group: int) -> tuple[int, ...] | None:
+def complete_groups(finished: Iterable[int], group: int) -> tuple[int, ...]:
+    """The members of the groups that have all finished, in order of completion."""
     members: dict[int, list[int]] = {}
     complete: list[int] = []
     for rollout in finished:
@@ -51,6 +53,4 @@ def _first_groups(finished: Iterable[int], batch: int, group: int) -> tuple[int,
         of_group.append(rollout)
         if len(of_group) == group:
             complete += sorted(of_group)
-            if len(complete) == batch:
-                return tuple(complete)
-    return None
+    return tuple(complete)

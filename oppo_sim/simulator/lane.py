@@ -66,10 +66,12 @@ class ActorLane:
         self._least_s = law.token_s(1, 0.0)
         self._flat_s: float | None = None  # the token time, where it depends on nothing
         self._anchor = 0  # position
-        self._anchor_s = 0.0
+        self._anchor_s = 0.0  # when decoding goes on from there
+        self._reached_s = 0.0  # when it was reached; a stall lies between the two
         self._context = 0  # KV tokens of the rows at position `_at`
         self._at = 0
         self._round_end: int | None = None
+        self._due_s = 0.0  # the stall that a held lane still owes
         self._requests: list[Callable[[float], None]] = []
         self._epoch = 0  # of the plan; what an older one has queued is ignored
 
@@ -80,11 +82,11 @@ class ActorLane:
         """The row whose end is next; it leaves the lane."""
         at_s, row = self.plan.pop()
         self._order.pop()
-        del self.rows[row.id]
         self._advance(row.end)
+        del self.rows[row.id]
         self._context -= row.end - row.offset + row.prompt
         if self._flat_s is None:
-            self._anchor, self._anchor_s = row.end, at_s
+            self._anchor, self._anchor_s, self._reached_s = row.end, at_s, at_s
         return row
 
     def at_boundary(self, now_s: float, request: Callable[[float], None]) -> None:
@@ -100,13 +102,24 @@ class ActorLane:
             self._wake_at(at_s)
 
     def settle(self, now_s: float) -> None:
-        """Move the anchor to the next boundary."""
+        """Move the anchor to the next boundary; a stall that is due there stays due."""
+        if self.rows and now_s == self._reached_s:
+            return
         self._anchor, self._anchor_s = self._boundary(now_s)
+        self._reached_s = self._anchor_s
         self._advance(self._anchor)
 
-    def stall_until(self, at_s: float) -> None:
-        """No iteration before `at_s` (the lane is settled)."""
-        self._anchor_s = at_s
+    def stall(self, seconds: float) -> None:
+        """No iteration for that much longer (the lane is settled)."""
+        self._anchor_s += seconds
+
+    def hold(self) -> None:
+        """No iteration until `release` (the lane is settled)."""
+        self._due_s, self._anchor_s, self._reached_s = self._anchor_s - self._reached_s, inf, inf
+
+    def release(self, now_s: float, stall_s: float) -> None:
+        self._reached_s, self._anchor_s = now_s, now_s + self._due_s + stall_s
+        self.replan()
 
     def add(self, rollout: int, tokens: int, final: int, prompt: int, reason: Stop) -> bool:
         """Join a rollout at the anchor; whether its cache was here."""
@@ -166,9 +179,11 @@ class ActorLane:
         if factor == self._speed:
             return
         if self.rows:
-            position, at_s = self._boundary(now_s)
-            self._anchor, self._anchor_s = position, now_s + (at_s - now_s) * (factor / self._speed)
-            self._advance(position)
+            if now_s > self._anchor_s:
+                self.settle(now_s)
+            self._anchor_s = now_s + (self._anchor_s - now_s) * (factor / self._speed)
+            if self._reached_s != now_s:
+                self._reached_s = self._anchor_s
         if factor not in self._scaled:
             self._scaled[factor] = self._scaled[1.0].scaled(factor)
         self._speed, self._law = factor, self._scaled[factor]
@@ -197,7 +212,7 @@ class ActorLane:
         else:
             self.dry_at_s = end_s
         if self._requests:
-            self._wake_at(self._anchor_s)
+            self._wake_at(self._reached_s)
 
     def _plan_flat(self, end: int) -> float:
         anchor, anchor_s, token_s = self._anchor, self._anchor_s, self._flat_s or 0.0
@@ -227,10 +242,9 @@ class ActorLane:
     def _end_round(self, epoch: int, position: int, at_s: float) -> None:
         if epoch != self._epoch:
             return
-        self._anchor, self._anchor_s = position, at_s
+        self._anchor, self._reached_s, self._anchor_s = position, at_s, at_s + self.round_s
         self._advance(position)
         self._emit(Emitted(at_s, self.name, self.counts()))
-        self._anchor_s = at_s + self.round_s
         self._round_end = None if self.chunk_tokens is None else position + self.chunk_tokens
         self.replan()
 
@@ -240,7 +254,7 @@ class ActorLane:
         if not self.rows:
             return self._at, now_s
         if now_s <= anchor_s:
-            return anchor, anchor_s
+            return anchor, now_s if now_s == self._reached_s else anchor_s
         if self._flat_s is not None:
             token_s = self._flat_s
             n = int((now_s - anchor_s) / token_s) if token_s else 0

@@ -182,7 +182,7 @@ class SimPyMachine:
         stall_s = self._switch(lane.devices, "decode") if was_dry else 0.0
         if missing:
             stall_s += self._costs.prefill_s(missing, attention)
-        lane.stall_until(at_s + stall_s)
+        lane.stall(stall_s)
         if was_dry and self._rivals:
             self._tasks.pace_changed(lane.devices, at_s)
 
@@ -205,7 +205,7 @@ class SimPyMachine:
         arrived: list[ActorLane] = []
 
         def arrive(lane: ActorLane, at_s: float) -> None:
-            lane.stall_until(inf)
+            lane.hold()
             arrived.append(lane)
             if len(arrived) == len(lanes):
                 self._swap(command, lanes, at_s)
@@ -214,32 +214,33 @@ class SimPyMachine:
             lane.at_boundary(self._now_s, lambda at_s, lane=lane: arrive(lane, at_s))  # type: ignore[misc]
 
     def _swap(self, command: Sync, lanes: Sequence[ActorLane], start_s: float) -> None:
-        seconds = self._costs.sync_s()
         counts = tuple(count for lane in lanes for count in lane.counts())
-        if command.kv == "recompute":
-            for lane in lanes:
-                for rollout in list(lane.kept):
-                    lane.forget(rollout)
-                    del self._home[rollout]
-            recomputes = [
-                self._costs.prefill_s(sum(c), sum(t * t for t in c) * 0.5)
-                for c in (lane.contexts() for lane in lanes)
-                if c
-            ]
-            seconds += max(recomputes, default=0.0)
-        end_s = start_s + seconds
+        recompute = command.kv == "recompute"
+        if recompute:
+            self._lose_caches(lanes)
+        end_s = start_s + self._costs.sync_s()
 
         def done() -> None:
             self._version = command.version
             for lane in lanes:
-                lane.stall_until(end_s)
-                lane.replan()
+                lane.release(end_s, self._recompute_s(lane) if recompute else 0.0)
             peak = max(lane.take_peak() for lane in lanes)
-            self._out.append(
-                Done(end_s, command.lanes[0], command, start_s, counts=counts, kv_peak_tokens=peak)
-            )
+            done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak)
+            self._out.append(done)
 
         self._clock.at(end_s, Clock.TASK, done)
+
+    def _lose_caches(self, lanes: Sequence[ActorLane]) -> None:
+        for lane in lanes:
+            for rollout in list(lane.kept):
+                lane.forget(rollout)
+                del self._home[rollout]
+
+    def _recompute_s(self, lane: ActorLane) -> float:
+        """Prefill of all that its running rollouts have so far."""
+        contexts = lane.contexts()
+        attention = sum(tokens * tokens for tokens in contexts) * 0.5
+        return self._costs.prefill_s(sum(contexts), attention) if contexts else 0.0
 
     # scorers and trainers
 
@@ -247,11 +248,17 @@ class SimPyMachine:
         lane = self._lanes[command.lane]
         tokens = sum(chunk.end - chunk.start for chunk in command.chunks)
         handoff_s = self._costs.handoff_s(tokens)
+        rewards = self._rewards(command)
+
+        def done(start_s: float, end_s: float) -> None:
+            self._out.append(Done(end_s, command.lane, command, start_s, rewards))
+            self._slow_rivals(command.lane, end_s)
+
         task = Task(
             lane.name,
             lane.devices,
             lambda at_s: self._switch(lane.devices, "score") + self._score_work_s(command),
-            lambda start_s, end_s: self._scored(command, start_s, end_s),
+            done,
         )
         if handoff_s:
             arrive_s = self._now_s + handoff_s
@@ -271,17 +278,11 @@ class SimPyMachine:
             lasts += last
         return self._costs.score_s(len(command.chunks), tokens, attention, lasts)
 
-    def _scored(self, command: Score, start_s: float, end_s: float) -> None:
+    def _rewards(self, command: Score) -> tuple[tuple[int, float], ...]:
         reward, begun = self._workload.reward, self._begun
-        rewards = tuple(
-            [
-                (c.rollout, reward(c.rollout, begun[c.rollout]))
-                for c in command.chunks
-                if c.last and c.rollout in begun
-            ]
+        return tuple(
+            [(c.rollout, reward(c.rollout, begun[c.rollout])) for c in command.chunks if c.last]
         )
-        self._out.append(Done(end_s, command.lane, command, start_s, rewards))
-        self._slow_rivals(command.lane, end_s)
 
     def _train(self, command: Train) -> None:
         devices = tuple(
