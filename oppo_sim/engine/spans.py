@@ -100,11 +100,19 @@ class SpanRecorder:
     def _cut(self, lane: str, end_s: float, next_s: float) -> None:
         """The lane's span ends; what still runs opens one at `next_s`."""
         decoding = self._decoding[lane]
-        if end_s > decoding.since_s or decoding.decoded:
-            devices = self._lanes[lane].devices
-            rollouts, tokens = decoding.rollouts, decoding.decoded
-            since_s = min(decoding.since_s, end_s)
-            self._emit(Span(lane, devices, "decode", since_s, end_s, self._step, rollouts, tokens))
+        since_s = decoding.since_s
+        if since_s is not None and (end_s > since_s or decoding.decoded):
+            span = Span(
+                lane,
+                self._lanes[lane].devices,
+                "decode",
+                since_s,
+                end_s,
+                self._step,
+                decoding.rollouts,
+                decoding.decoded,
+            )
+            self._emit(span)
         decoding.open(next_s)
 
     def _span(
@@ -122,12 +130,13 @@ class _Decoding:
 
     def __init__(self) -> None:
         self.tokens: dict[int, int] = {}  # running rollout: its tokens when last counted
-        self.since_s = 0.0  # start of the span
+        self.since_s: float | None = None  # start of the span, while the lane is wet
         self.rollouts = 0  # that ran then
         self.decoded = 0  # tokens counted in it
 
     def open(self, at_s: float) -> None:
-        self.since_s, self.rollouts, self.decoded = at_s, len(self.tokens), 0
+        self.rollouts, self.decoded = len(self.tokens), 0
+        self.since_s = at_s if self.tokens else None
 
     def join(self, starts: Counts, at_s: float) -> None:
         was_dry = not self.tokens
