@@ -1,0 +1,27 @@
+"""A run on disk: written whole line by whole line, read back, resumed (standard library only)."""
+
+from oppo_sim.runs.folder import (
+    Header,
+    Run,
+    RunError,
+    claim_folder,
+    each_span,
+    each_step,
+    read_header,
+    read_run,
+    write_whole,
+)
+from oppo_sim.runs.writer import RunWriter
+
+__all__ = [
+    "Header",
+    "Run",
+    "RunError",
+    "RunWriter",
+    "claim_folder",
+    "each_span",
+    "each_step",
+    "read_header",
+    "read_run",
+    "write_whole",
+]

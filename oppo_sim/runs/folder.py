@@ -1,0 +1,143 @@
+"""A run folder: what is in it, and how it is read.
+
+run.json      schema, role of the numbers, scenario, schedule, seed, steps; no time, no path
+steps.jsonl   one StepRecord a line: pandas.read_json(path, lines=True)
+spans.jsonl   one Span a line, only where they were asked for
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord, span_from_row, step_from_row
+
+RUN, STEPS, SPANS = "run.json", "steps.jsonl", "spans.jsonl"
+Row = TypeVar("Row")
+
+
+class RunError(ValueError):
+    """A folder that cannot be read or written as asked; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a run is of. Scenario and schedule are JSON objects, complete enough to run again."""
+
+    scenario: Mapping[str, Any]
+    schedule: Mapping[str, Any]
+    seed: int
+    steps: int
+    spans: bool = False
+    role: str = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run read back. `spans` is empty where none were asked for."""
+
+    header: Header
+    steps: tuple[StepRecord, ...]
+    spans: tuple[Span, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all the steps that the header promises are there."""
+        return len(self.steps) == self.header.steps
+
+
+def read_run(path: str | Path) -> Run:
+    """All of a run folder; RunError where it is missing, damaged or of another schema."""
+    header = read_header(path)
+    return Run(header, tuple(each_step(path)), tuple(each_span(path)))
+
+
+def read_header(path: str | Path) -> Header:
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such run folder")
+    if not (folder / RUN).is_file():
+        raise RunError(f"{folder}: not a run folder, it has no {RUN}")
+    try:
+        row = json.loads((folder / RUN).read_bytes())
+        schema = row.pop("schema")
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / RUN}: not the header of a run ({error})") from None
+    if schema != SCHEMA_VERSION:
+        raise RunError(
+            f"{folder}: written in schema {schema}, this version reads {SCHEMA_VERSION}: "
+            "read it with the version that wrote it, or simulate again"
+        )
+    odd = sorted(set(row) ^ {field.name for field in fields(Header)})
+    if odd:
+        raise RunError(f"{folder / RUN}: missing or unknown: {', '.join(odd)}")
+    return Header(**row)
+
+
+def each_step(path: str | Path) -> Iterator[StepRecord]:
+    """The steps of a run, one at a time."""
+    file = Path(path) / STEPS
+    for line, record in enumerate(_each(file, step_from_row)):
+        if record.step != line:
+            raise RunError(f"{file}:{line + 1}: step {record.step} where step {line} belongs")
+        yield record
+
+
+def each_span(path: str | Path) -> Iterator[Span]:
+    """The spans of a run, one at a time, in the order in which they ended."""
+    yield from _each(Path(path) / SPANS, span_from_row)
+
+
+def claim_folder(path: str | Path, *, resume: bool) -> Path:
+    """Make a folder to write to; one that holds something is refused unless `resume`."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = [entry.name for entry in folder.iterdir() if not entry.name.endswith(".part")]
+    except OSError as error:
+        raise RunError(f"cannot write to {folder}: {error.strerror}") from None
+    if held and not resume:
+        raise RunError(
+            f"{folder} is not empty: name another folder, or add --resume to go on in it"
+        )
+    return folder
+
+
+def write_whole(file: Path, content: str | bytes) -> None:
+    """A file that is there completely or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        try:
+            with part.open("wb") as out:
+                out.write(content.encode() if isinstance(content, str) else content)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _each(file: Path, of_row: Callable[[Mapping[str, Any]], Row]) -> Iterator[Row]:
+    try:
+        lines = file.open("rb")
+    except FileNotFoundError:
+        return  # killed before its first line, or not asked for
+    except OSError as error:
+        raise RunError(f"cannot read {file}: {error.strerror}") from None
+    with lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                raise RunError(
+                    f"{file}:{number}: cut off: the run was stopped while it wrote; "
+                    "run it again with --resume, or delete this line"
+                )
+            try:
+                yield of_row(json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise RunError(f"{file}:{number}: damaged ({error}); simulate again") from None
