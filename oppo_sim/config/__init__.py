@@ -1,0 +1,20 @@
+"""Scenarios and schedules as TOML: strictly checked, each mistake one clear line."""
+
+from oppo_sim.config.cluster import Cluster, Models
+from oppo_sim.config.errors import ConfigError, blaming
+from oppo_sim.config.files import load_scenario, load_schedule, parse_scenario, shipped_scenarios
+from oppo_sim.config.scenario import Scenario
+from oppo_sim.config.workload import Lengths
+
+__all__ = [
+    "Cluster",
+    "ConfigError",
+    "Lengths",
+    "Models",
+    "Scenario",
+    "blaming",
+    "load_scenario",
+    "load_schedule",
+    "parse_scenario",
+    "shipped_scenarios",
+]

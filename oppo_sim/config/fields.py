@@ -1,0 +1,50 @@
+"""What every table of a scenario has in common: frozen, strictly typed, unknown keys refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from oppo_sim.config.errors import nearest
+
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AtLeastOne = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Listed = Annotated[tuple[T, ...], BeforeValidator(_tuple)]
+Host = Literal["reward", "reference", "critic"]
+
+
+class Table(BaseModel):
+    """A table of a TOML file."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know_keys(cls, table: Any) -> Any:
+        if isinstance(table, Mapping):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in table:
+                if key not in known and key not in cls.model_fields:
+                    problem = f"unknown key {key!r}; {nearest(str(key), known)}"
+                    raise PydanticCustomError("unknown_key", "{problem}", {"problem": problem})
+        return table
+
+    def given(self) -> dict[str, Any]:
+        """What was set, so that the rest keeps the defaults of whoever takes it."""
+        return {name: getattr(self, name) for name in self.model_fields_set}

@@ -1,0 +1,130 @@
+"""Scenarios and schedules from TOML files, or by the name of a shipped one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from oppo_sim.config.errors import ConfigError, blaming, explain, nearest
+from oppo_sim.config.scenario import Scenario
+from oppo_sim.config.schedules import ScheduleFile, compose
+from oppo_sim.policies import CATALOG, Schedule
+
+
+def shipped_scenarios() -> tuple[str, ...]:
+    """The names that `load_scenario` takes, in alphabetical order."""
+    return tuple(sorted(_shelf()))
+
+
+def load_scenario(
+    name_or_path: str | Path, overrides: Mapping[str, object] | None = None
+) -> Scenario:
+    """A shipped scenario by name, or the one in a TOML file.
+
+    `overrides` sets keys by their dotted path before anything is checked; a text is read as a TOML
+    value if it is one: {"workload.max_response_tokens": "1024"}. ConfigError, in one line.
+    """
+    name = str(name_or_path)
+    shelf = _shelf()
+    if name in shelf:
+        file, folder, text = name, Path(), shelf[name].read_text(encoding="utf-8")
+    elif _is_path(name_or_path):
+        file, folder, text = name, Path(name).parent, _read(Path(name), "scenario")
+    else:
+        raise ConfigError(
+            f"no scenario is called {name!r}; {nearest(name, shipped_scenarios())}; "
+            "or give the path of a TOML file"
+        )
+    document = _parse(file, text)
+    for path, value in (overrides or {}).items():
+        document = _with(document, path, value)
+    return parse_scenario(document, file, folder)
+
+
+def parse_scenario(
+    document: Mapping[str, Any], file: str = "scenario", folder: Path = Path()
+) -> Scenario:
+    """A scenario from what its file says; `file` is how errors name it."""
+    try:
+        scenario = Scenario.model_validate(document)
+    except ValidationError as error:
+        raise explain(file, document, error) from error
+    scenario = scenario.read_from(file, folder)
+    with blaming(file, "schedule"):
+        scenario.schedule()
+    return scenario
+
+
+def load_schedule(name_or_path: str | Path, scenario: Scenario) -> Schedule:
+    """A schedule of the catalogue by name, or the one in a TOML file, as it runs on `scenario`."""
+    name = str(name_or_path)
+    if name in CATALOG:
+        return scenario.schedule(name)
+    if not _is_path(name_or_path):
+        raise ConfigError(
+            f"no schedule is called {name!r}; {nearest(name, CATALOG)}; "
+            "or give the path of a TOML file"
+        )
+    document = _parse(name, _read(Path(name), "schedule"))
+    try:
+        own = ScheduleFile.model_validate(document)
+    except ValidationError as error:
+        raise explain(name, document, error) from error
+    with blaming(name, f"on {scenario.name}"):
+        base = CATALOG[own.base]
+        return compose(base, scenario.defaults, own.axes(), own.name or Path(name).stem)
+
+
+def _shelf() -> dict[str, Traversable]:
+    folder = files("oppo_sim") / "data" / "scenarios"
+    return {
+        entry.name.removesuffix(".toml"): entry
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    }
+
+
+def _is_path(name: str | Path) -> bool:
+    return isinstance(name, Path) or name.endswith(".toml") or "/" in name
+
+
+def _read(path: Path, kind: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: the {kind} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from error
+
+
+def _parse(file: str, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: is not valid TOML: {error}") from error
+
+
+def _with(document: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
+    """A copy of the document with one key set."""
+    key, _, rest = path.partition(".")
+    if not rest:
+        return {**document, key: _value(value)}
+    inner = document.get(key, {})
+    if not isinstance(inner, Mapping):
+        inner = {}  # a shorthand makes way for the table that replaces it
+    return {**document, key: _with(inner, rest, value)}
+
+
+def _value(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value

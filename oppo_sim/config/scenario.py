@@ -1,0 +1,74 @@
+"""A scenario: hardware, models, workload, costs, default schedule; what a TOML file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from oppo_sim.config.cluster import Cluster, Models
+from oppo_sim.config.costs import Costs
+from oppo_sim.config.errors import ConfigError, blaming, nearest
+from oppo_sim.config.fields import Count, Listed, Natural, Table
+from oppo_sim.config.schedules import Defaults, compose
+from oppo_sim.config.workload import Workload
+from oppo_sim.policies import CATALOG, Schedule
+
+
+class Scenario(Table):
+    """What is simulated. Every number that is not measured is named in `assumptions`."""
+
+    name: str
+    about: str = ""
+    steps: Count = 500
+    seed: Natural = 0
+    assumptions: Listed[str] = ()
+    workload: Workload
+    cluster: Cluster
+    models: Models | None = None
+    costs: Costs
+    defaults: Defaults = Field(alias="schedule")
+    _file: str = PrivateAttr(default="scenario")
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def file(self) -> str:
+        """Where it came from, as errors name it."""
+        return self._file
+
+    @property
+    def folder(self) -> Path:
+        """What the paths in it are relative to."""
+        return self._folder
+
+    def read_from(self, file: str, folder: Path) -> Scenario:
+        """The same scenario, with where it came from."""
+        copy = self.model_copy()
+        copy._file, copy._folder = file, folder
+        return copy
+
+    def schedule(self, name: str | None = None) -> Schedule:
+        """The schedule of that name, or the default one, with the scenario's `[schedule]` axes."""
+        name = self.defaults.name if name is None else name
+        if name not in CATALOG:
+            raise ConfigError(f"no schedule is called {name!r}; {nearest(name, CATALOG)}")
+        with blaming(self.file, "schedule"):
+            return compose(CATALOG[name], self.defaults, {}, name)
+
+    def document(self) -> dict[str, Any]:
+        """What was given, as plain JSON, for a run's record; `parse_scenario` reads it again."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _costs_have_what_they_need(self) -> Scenario:
+        if self.costs.model == "roofline":
+            if self.cluster.card is None:
+                raise ValueError(
+                    "costs.model = 'roofline' needs cluster.card: name one, for example 'H200'"
+                )
+            if self.models is None:
+                raise ValueError(
+                    "costs.model = 'roofline' needs a [models] table: set actor and reward"
+                )
+        return self

@@ -1,0 +1,210 @@
+"""The `[schedule]` table and schedule files: a schedule of the catalogue, with axes set anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator
+
+from oppo_sim.config.errors import nearest
+from oppo_sim.config.fields import Count, Listed, Natural, Positive, Table
+from oppo_sim.policies import (
+    CATALOG,
+    FixedChunk,
+    FixedOvercommit,
+    ProbedChunk,
+    RewardSlope,
+    Schedule,
+    StragglerShare,
+)
+from oppo_sim.policies.chunk import ChunkPolicy
+from oppo_sim.policies.overcommit import OvercommitPolicy
+
+
+class Fixed(Table):
+    """The same number of tokens, or of rollouts, at every step."""
+
+    policy: Literal["fixed"] = "fixed"
+
+
+class FixedTokens(Fixed):
+    tokens: Count
+
+    def build(self) -> ChunkPolicy:
+        return FixedChunk(self.tokens)
+
+
+class Whole(Table):
+    policy: Literal["whole"] = "whole"
+
+    def build(self) -> None:
+        return None
+
+
+class Probe(Table):
+    """The paper's rule: try each candidate on a step, then use the fastest."""
+
+    policy: Literal["probe"] = "probe"
+    candidates: Listed[Count] | None = None
+    every: Count | None = None
+    repeats: Count | None = None
+
+    def build(self) -> ChunkPolicy:
+        return ProbedChunk(**_knobs(self))
+
+
+class FixedRollouts(Fixed):
+    rollouts: Natural
+
+    def build(self) -> OvercommitPolicy:
+        return FixedOvercommit(self.rollouts)
+
+
+class Slope(Table):
+    """The paper's controller: up while the reward rises, down while it does not."""
+
+    policy: Literal["reward-slope"] = "reward-slope"
+    start: Natural | None = None
+    least: Natural | None = None
+    most: Natural | None = None
+    over: Count | None = None
+    step_rule: Literal["constant", "proportional"] | None = None
+    up: Count | None = None
+    down: Count | None = None
+
+    def build(self) -> OvercommitPolicy:
+        return RewardSlope(**_knobs(self))
+
+
+class Stragglers(Table):
+    """Follows the share of responses that are much longer than their batch's median."""
+
+    policy: Literal["straggler-share"] = "straggler-share"
+    start: Natural | None = None
+    least: Natural | None = None
+    most: Natural | None = None
+    over: Count | None = None
+    gain: Positive | None = None
+    long: Positive | None = None
+    up: Count | None = None
+    down: Count | None = None
+
+    def build(self) -> OvercommitPolicy:
+        return StragglerShare(**_knobs(self))
+
+
+def _knobs(table: Table) -> dict[str, Any]:
+    return {name: value for name, value in table.given().items() if name != "policy"}
+
+
+def _is_whole_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _chunk(value: Any) -> Any:
+    """A number of tokens, "whole", or a table with a policy."""
+    if value == "whole":
+        return {"policy": "whole"}
+    if _is_whole_number(value):
+        if value < 1:
+            raise ValueError(f'= {value}: must be at least 1 token, or "whole" for no chunks')
+        return {"policy": "fixed", "tokens": value}
+    if isinstance(value, Mapping | Table):
+        return value
+    raise ValueError(f'= {value!r}: must be a number of tokens, "whole", or {{ policy = ... }}')
+
+
+def _overcommit(value: Any) -> Any:
+    """A number of rollouts, or a table with a policy."""
+    if _is_whole_number(value):
+        if value < 0:
+            raise ValueError(f"= {value}: must be at least 0 rollouts (0: none beyond the batch)")
+        return {"policy": "fixed", "rollouts": value}
+    if isinstance(value, Mapping | Table):
+        return value
+    raise ValueError(f"= {value!r}: must be a number of rollouts, or {{ policy = ... }}")
+
+
+Chunk = Annotated[
+    Annotated[FixedTokens | Whole | Probe, Discriminator("policy")], BeforeValidator(_chunk)
+]
+Overcommit = Annotated[
+    Annotated[FixedRollouts | Slope | Stragglers, Discriminator("policy")],
+    BeforeValidator(_overcommit),
+]
+
+
+def _in_catalog(name: str) -> str:
+    if name not in CATALOG:
+        raise ValueError(f"no schedule is called {name!r}; {nearest(name, CATALOG)}")
+    return name
+
+
+Named = Annotated[str, AfterValidator(_in_catalog)]
+
+
+class Axes(Table):
+    """Every axis of a schedule; one that is not given keeps what it was (see `Schedule`)."""
+
+    batch: Count | None = None
+    group: Count | None = None
+    overcommit: Overcommit | None = None
+    ahead: Natural | None = None
+    pool: Count | None = None
+    refill: Literal["batch", "idle", "event"] | None = None
+    kv_reserve_tokens: Count | None = None
+    take: Literal["finished", "oldest"] | None = None
+    surplus: Literal["keep", "drop"] | None = None
+    max_staleness: Natural | None = None
+    stale: Literal["keep", "wait", "drop"] | None = None
+    stop: Literal["taken", "train"] | None = None
+    partial: Literal["kv", "tokens", "nothing"] | None = None
+    update: Literal["in_flight", "interrupt", "drain"] | None = None
+    update_kv: Literal["keep", "recompute"] | None = None
+    chunk: Chunk | None = None
+    scoring: Literal["batch", "response", "chunk"] | None = None
+    flush: Literal["round", "rollout"] | None = None
+
+    def axes(self) -> dict[str, Any]:
+        """What was given, as the values that a Schedule takes."""
+        given = {name: value for name, value in self.given().items() if name in AXES}
+        for policy in ("chunk", "overcommit"):
+            if policy in given:
+                given[policy] = given[policy].build()
+        return given
+
+
+AXES = frozenset(Axes.model_fields)
+
+
+class Defaults(Axes):
+    """The `[schedule]` table of a scenario.
+
+    `chunk` holds for schedules that stream, `overcommit` for those that steer theirs by a policy (a
+    fixed number is what makes APRIL be APRIL), the other axes for all: a fair comparison.
+    """
+
+    name: Named  # the schedule that runs unless another is asked for
+
+
+class ScheduleFile(Axes):
+    """A schedule of the catalogue, changed. What it says counts more than the scenario."""
+
+    base: Named
+    name: str | None = None  # None: the file's
+    about: str = ""
+
+
+def compose(base: Schedule, scenario: Axes, own: Mapping[str, Any], name: str) -> Schedule:
+    """`base` with the scenario's axes where they apply, then with its `own`.
+
+    ValueError where the axes contradict each other.
+    """
+    axes = scenario.axes()
+    if own.get("chunk", base.chunk) is None:
+        axes.pop("chunk", None)
+    if isinstance(base.overcommit, int):
+        axes.pop("overcommit", None)
+    return replace(base, **{**axes, **own, "name": name})
