@@ -1,0 +1,61 @@
+"""A scenario's machine, put together from its parts, and the engine on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oppo_sim.config import Scenario
+from oppo_sim.engine import Lane, Listener, run
+from oppo_sim.policies import Schedule
+from oppo_sim.records import StepRecord
+from oppo_sim.simulate.checks import check
+from oppo_sim.simulate.layout import Layout, names
+from oppo_sim.simulate.loads import limits, workload
+from oppo_sim.simulate.pricing import costs, lane_kv_tokens
+from oppo_sim.simulator import Contention, SimPyMachine
+
+NO_LIMIT = 1 << 20  # slots of a lane where only memory, or nothing, bounds its rollouts
+
+
+def lanes(scenario: Scenario) -> list[Lane]:
+    """Actors, scorers, trainer: the order breaks ties between events of one instant."""
+    layout = Layout(scenario.cluster)
+    slots, kv_tokens = scenario.cluster.slots or NO_LIMIT, lane_kv_tokens(scenario)
+    actors = [
+        Lane(f"actor{n}", "actor", names(devices), slots, kv_tokens)
+        for n, devices in enumerate(layout.actors)
+    ]
+    scorers = [
+        Lane(f"scorer{n}", "scorer", names(devices)) for n, devices in enumerate(layout.scorers)
+    ]
+    return [*actors, *scorers, Lane("trainer", "trainer", names(layout.trainer))]
+
+
+def machine(scenario: Scenario, seed: int | None = None) -> SimPyMachine:
+    """A simulated machine on which nothing has run yet; `seed` None: the scenario's own."""
+    contention = scenario.cluster.contention
+    return SimPyMachine(
+        lanes(scenario),
+        costs(scenario),
+        workload(scenario, seed),
+        Contention(**contention.model_dump()) if contention else Contention(),
+        round_s=scenario.costs.round_s,
+    )
+
+
+def simulate(
+    scenario: Scenario,
+    schedule: Schedule | None = None,
+    *,
+    seed: int | None = None,
+    steps: int | None = None,
+    listen: Listener | None = None,
+) -> Iterator[StepRecord]:
+    """Run `schedule` on the scenario and yield each step's record; None: what the scenario says.
+
+    ConfigError at the call, not at the first record, if the scenario cannot run it.
+    """
+    schedule = scenario.schedule() if schedule is None else schedule
+    steps = scenario.steps if steps is None else steps
+    check(scenario, schedule, steps)
+    return run(machine(scenario, seed), schedule, limits(scenario), steps, listen)

@@ -1,0 +1,96 @@
+"""The workload of a scenario: lengths from wherever it says, checked against its limits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oppo_sim.config import ConfigError, Lengths, Scenario, blaming
+from oppo_sim.engine import Limits
+from oppo_sim.workload import (
+    Constant,
+    Exponential,
+    QuantileTable,
+    Replay,
+    RewardCurve,
+    Workload,
+    load,
+    read_lengths,
+)
+
+Source = Constant | Exponential | QuantileTable | Replay
+ALMOST_ONE = 1 - 2.0**-53  # the largest probability that is ever drawn
+
+
+def workload(scenario: Scenario, seed: int | None = None) -> Workload:
+    """Its workload; `seed` None: the scenario's own."""
+    table = scenario.workload
+    with blaming(scenario.file, "workload.lengths"):
+        source = _source(scenario, table.lengths)
+    _check_cap(scenario, source)
+    if table.prompt_tokens is None and source.prompts is None:
+        raise ConfigError(
+            f"{scenario.file}: workload.prompt_tokens is missing: "
+            "these lengths came without prompts, so say how many tokens a prompt has"
+        )
+    with blaming(scenario.file, "workload"):
+        return Workload(
+            source,
+            cap_tokens=table.max_response_tokens,
+            rewards=RewardCurve(**table.reward.model_dump()),
+            seed=scenario.seed if seed is None else seed,
+            prompts=table.prompt_tokens,
+        )
+
+
+def limits(scenario: Scenario) -> Limits:
+    """What a rollout may need at most. ConfigError where a prompt is longer than that."""
+    table = scenario.workload
+    prompts = workload(scenario).prompts
+    longest = (
+        max(prompts.response_tokens)
+        if isinstance(prompts, Replay)
+        else int(prompts.ppf(np.array([ALMOST_ONE]))[0])
+    )
+    most = table.max_prompt_tokens
+    if most is not None and longest > most:
+        raise ConfigError(
+            f"{scenario.file}: workload.max_prompt_tokens = {most}: the longest prompt has "
+            f"{longest} tokens; set it to {longest}, or leave it out"
+        )
+    return Limits(most or longest, table.max_response_tokens)
+
+
+def _source(scenario: Scenario, lengths: Lengths) -> Source:
+    if lengths.table is not None:
+        return load(lengths.table)
+    if lengths.constant is not None:
+        return Constant(lengths.constant)
+    if lengths.exponential is not None:
+        return Exponential(lengths.exponential)
+    if isinstance(lengths.replay, tuple):
+        return Replay(lengths.replay, name="replay")
+    if lengths.replay is not None:
+        return read_lengths(scenario.folder / lengths.replay)
+    assert lengths.file is not None
+    measured = read_lengths(scenario.folder / lengths.file)
+    return QuantileTable.from_samples(
+        lengths.file, measured.response_tokens, measured.prompt_tokens, lengths.cut_at_tokens
+    )
+
+
+def _check_cap(scenario: Scenario, source: Source) -> None:
+    cap, where = scenario.workload.max_response_tokens, f"{scenario.file}: workload"
+    if isinstance(source, Replay) and max(source.response_tokens) > cap:
+        place, longest = max(enumerate(source.response_tokens), key=lambda entry: entry[1])
+        raise ConfigError(
+            f"{where}.lengths: {source.name} has {longest} tokens in place {place}, above "
+            f"max_response_tokens = {cap}: a record is never cut, so raise max_response_tokens "
+            f"to {longest} or replay another list"
+        )
+    known = None if isinstance(source, Replay) else source.known_tokens
+    if known is not None and cap > known:
+        raise ConfigError(
+            f"{where}.max_response_tokens = {cap}: these lengths were cut at {known} by their "
+            f"source, so nobody knows how long they would have been; lower it to {known}, or take "
+            "lengths with a higher cap"
+        )
