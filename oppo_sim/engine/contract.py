@@ -29,10 +29,11 @@ them:
 8.  `Sync` stops the running rollouts of its lanes at their boundaries, swaps the weights when the
     last lane has stopped, and is `Done` when they are in place; `Done.counts` are the running
     rollouts' tokens. With `kv="recompute"` kept caches are lost, and each lane stalls from then on
-    until the context of its running rollouts is prefilled again.
-9.  Events of one instant come sorted: `Finished`, `Emitted`, `Paused`, `Done`, `Failed`; then by
-    the lane's place in `lanes()`, then by rollout. An instant is delivered whole, except for what
-    commands submitted at that instant cause at that very instant: that comes with the next `wait`.
+    until the context of its running rollouts is prefilled again, in place of prefills still due.
+9.  Counts are sorted by rollout. Events of one instant come sorted: `Finished`, `Emitted`,
+    `Paused`, `Done`, `Failed`; then by the lane's place in `lanes()`, then by rollout. An instant
+    is delivered whole, except for what commands submitted at that instant cause at that very
+    instant: that comes with the next `wait`.
 """
 
 from __future__ import annotations

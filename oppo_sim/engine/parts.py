@@ -54,7 +54,7 @@ class Rollout:
 class Actor:
     """An actor lane as the engine sees it."""
 
-    __slots__ = ("capacity", "index", "kept", "name", "running", "shared", "unflushed")
+    __slots__ = ("capacity", "index", "kept", "name", "running", "shared", "tight", "unflushed")
 
     def __init__(self, lane: Lane, index: int, capacity: int, shared: bool) -> None:
         self.name = lane.name
@@ -62,6 +62,7 @@ class Actor:
         self.capacity = capacity  # rollouts, by slots and by KV reserve
         self.shared = shared  # with the trainer: it must be empty while training runs
         self.running: dict[int, Rollout] = {}
+        self.tight = False  # its memory ran out, and nothing has left since
         self.kept = 0  # paused rollouts whose cache it keeps
         self.unflushed: list[Rollout] = []  # finished in this round
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 
 from oppo_sim.engine.contract import (
@@ -30,13 +30,20 @@ def decide(state: State) -> list[Choice]:
     """All commands and decisions that the state calls for, each already folded into it."""
     opening = not state.planned
     choices: list[Choice] = []
-    for rule in RULES:
-        for choice in rule(state):
-            state.apply(choice)
-            choices.append(choice)
-    for choice in place(state, opening):
-        state.apply(choice)
-        choices.append(choice)
+
+    def made(rules: Iterable[Callable[[State], Sequence[Choice]]]) -> bool:
+        before = len(choices)
+        for rule in rules:
+            for choice in rule(state):
+                state.apply(choice)
+                choices.append(choice)
+        return len(choices) > before
+
+    made((plan,))
+    while made(BATCHING):
+        pass  # what is taken, trained or dropped is out of the way of the next batch
+    made(WORKING)
+    made((lambda state: place(state, opening),))
     return choices
 
 
@@ -47,7 +54,7 @@ def finishes_needed(state: State) -> int:
         schedule.flush == "rollout" and schedule.scoring != "batch"
     ):
         return 1
-    if any(row.pausing for actor in state.actors for row in actor.running.values()):
+    if state.pausing:
         return 1
     if (
         state.trained > state.version and not state.syncing
@@ -106,6 +113,14 @@ def drop_surplus(state: State) -> Sequence[Choice]:
     return (Drop(surplus),) if surplus else ()
 
 
+def train(state: State) -> Sequence[Choice]:
+    if not ready_to_train(state) or any(actor.shared and actor.running for actor in state.actors):
+        return ()
+    batch = state.taken
+    assert batch is not None
+    return (Train(state.train_lanes, tuple([row.id for row in batch.rollouts]), batch.update),)
+
+
 def pause(state: State) -> Sequence[Choice]:
     if not state.running:
         return ()
@@ -143,14 +158,6 @@ def score(state: State) -> Sequence[Choice]:
     return scores
 
 
-def train(state: State) -> Sequence[Choice]:
-    if not ready_to_train(state) or any(actor.shared and actor.running for actor in state.actors):
-        return ()
-    batch = state.taken
-    assert batch is not None
-    return (Train(state.train_lanes, tuple([row.id for row in batch.rollouts]), batch.update),)
-
-
 def sync(state: State) -> Sequence[Choice]:
     if state.trained == state.version or state.syncing:
         return ()
@@ -174,7 +181,7 @@ def admit(state: State) -> Sequence[Choice]:
     return (Admit(range(state.admitted, state.admitted + more)),) if more else ()
 
 
-def place(state: State, opening: bool) -> Iterable[Choice]:
+def place(state: State, opening: bool) -> Sequence[Choice]:
     """Waiting rollouts go home, to their cache, else to the least loaded lane, oldest first."""
     if not (state.fresh or state.resumed) or state.trained > state.version:
         return ()
@@ -221,7 +228,7 @@ def _is_open(state: State, actor: Actor, opening: bool) -> bool:
     training = state.training is not None
     if schedule.stop == "taken" and (state.taken is not None or training):
         return False
-    if actor.shared and (training or ready_to_train(state)):
+    if actor.tight or (actor.shared and (training or ready_to_train(state))):
         return False
     if opening or schedule.refill == "event":
         return True
@@ -253,4 +260,5 @@ def _members(state: State, update: int) -> list[int]:
     return [r for r in untaken if r // group in late]
 
 
-RULES = (plan, drop_stale, take, drop_surplus, pause, score, train, sync, admit)
+BATCHING = (drop_stale, take, drop_surplus, train)
+WORKING = (pause, score, sync, admit)

@@ -61,6 +61,7 @@ class State:
         self.resumed: dict[int, Rollout] = {}  # paused
         self.done: dict[int, Rollout] = {}  # finished, not taken, in order of finishing
         self.running = 0
+        self.pausing = 0  # running ones whose pause has not been answered
         self.admitted = 0
         self.dropped = 0
         # the step
@@ -154,6 +155,7 @@ class State:
         running = self._actor[command.lane].running
         for rollout in command.rollouts:
             running[rollout].pausing = True
+        self.pausing += len(command.rollouts)
 
     def _score(self, command: Score) -> None:
         scorer = self._scorer[command.lane]
@@ -193,6 +195,8 @@ class State:
         row.close_segment(event.tokens)
         row.finished = True
         row.lane = None
+        lane.tight = False
+        self.pausing -= row.pausing
         row.pausing = False
         self.done[event.rollout] = row
         if self.schedule.flush == "rollout":
@@ -232,6 +236,7 @@ class State:
             row = lane.running.pop(rollout)
             row.close_segment(tokens)
             row.lane = None
+            self.pausing -= row.pausing
             row.pausing = False
             if event.kv_kept:
                 row.home = lane
@@ -243,6 +248,7 @@ class State:
                 row.segments.clear()
             self.resumed[rollout] = row
         self.running -= len(event.counts)
+        lane.tight = event.why == "memory" and bool(lane.running)
         if not lane.running:
             self.occupancy.end(lane.name, event.at_s)
 
@@ -288,6 +294,8 @@ class State:
             row = self.rollouts[rollout]
             row.close_segment(tokens)
             row.version = command.version
+            if tokens == 0:
+                row.oldest = command.version
         if command.kv == "recompute":
             for row in self.resumed.values():
                 if row.home is not None:

@@ -71,6 +71,7 @@ class ActorLane:
         self._context = 0  # KV tokens of the rows at position `_at`
         self._at = 0
         self._round_end: int | None = None
+        self._prefill_s = 0.0  # the part of the stall that is prefill
         self._due_s = 0.0  # the stall that a held lane still owes
         self._requests: list[Callable[[float], None]] = []
         self._epoch = 0  # of the plan; what an older one has queued is ignored
@@ -107,18 +108,23 @@ class ActorLane:
             return
         self._anchor, self._anchor_s = self._boundary(now_s)
         self._reached_s = self._anchor_s
+        self._prefill_s = 0.0
         self._advance(self._anchor)
 
-    def stall(self, seconds: float) -> None:
+    def stall(self, switch_s: float, prefill_s: float) -> None:
         """No iteration for that much longer (the lane is settled)."""
-        self._anchor_s += seconds
+        self._anchor_s += switch_s + prefill_s
+        self._prefill_s += prefill_s
 
     def hold(self) -> None:
         """No iteration until `release` (the lane is settled)."""
         self._due_s, self._anchor_s, self._reached_s = self._anchor_s - self._reached_s, inf, inf
 
-    def release(self, now_s: float, stall_s: float) -> None:
-        self._reached_s, self._anchor_s = now_s, now_s + self._due_s + stall_s
+    def release(self, now_s: float, prefill_s: float | None) -> None:
+        """Go on, with what was due before or, instead of the prefills that were, another one."""
+        if prefill_s is not None:
+            self._due_s += prefill_s - self._prefill_s
+        self._reached_s, self._anchor_s = now_s, now_s + self._due_s
         self.replan()
 
     def add(self, rollout: int, tokens: int, final: int, prompt: int, reason: Stop) -> bool:
@@ -149,12 +155,12 @@ class ActorLane:
                 self.kept_tokens += tokens + row.prompt
         gone = {rollout for rollout, _ in counts}
         self._order = [entry for entry in self._order if entry[2].id not in gone]
-        return tuple(counts)
+        return tuple(sorted(counts))
 
     def counts(self) -> Counts:
         """The tokens of its running rollouts at the anchor."""
         anchor = self._anchor
-        return tuple([(row.id, anchor - row.offset) for row in self.rows.values()])
+        return tuple(sorted([(row.id, anchor - row.offset) for row in self.rows.values()]))
 
     def contexts(self) -> list[int]:
         """KV tokens of each running rollout at the anchor."""
@@ -243,6 +249,7 @@ class ActorLane:
         if epoch != self._epoch:
             return
         self._anchor, self._reached_s, self._anchor_s = position, at_s, at_s + self.round_s
+        self._prefill_s = 0.0
         self._advance(position)
         self._emit(Emitted(at_s, self.name, self.counts()))
         self._round_end = None if self.chunk_tokens is None else position + self.chunk_tokens

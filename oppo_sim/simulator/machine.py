@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from math import inf, isfinite
 from typing import Protocol
 
@@ -120,40 +121,48 @@ class SimPyMachine:
                     self._forget(command.rollouts)
 
     def wait(self, finishes: int = 1) -> Sequence[Event]:
-        clock, actors, out = self._clock, self._actor_list, self._out
+        clock, out = self._clock, self._out
         events: list[Event] = []
-        finished = 0
         while True:
-            ahead = [lane.plan[-1][0] for lane in actors if lane.plan]
-            finish_s = min(ahead) if ahead else inf
-            event_s = clock.peek()
-            if out:
-                at_s = self._now_s
-            elif finish_s <= event_s:
-                at_s = finish_s
-            else:
-                at_s = event_s
+            at_s = self._now_s if out else clock.peek()
+            at_s = self._pop_finishes(at_s, finishes - len(events), events)
             if at_s == inf:
                 raise RuntimeError(
                     "nothing is running and nothing was submitted: it would wait for ever"
                 )
             self._now_s = at_s
-            if finish_s == at_s:
-                for lane in actors:
-                    while lane.plan and lane.plan[-1][0] == at_s:
-                        row = lane.pop_finish()
-                        events.append(
-                            Finished(at_s, lane.name, row.id, row.end - row.offset, row.reason)
-                        )
-                        finished += 1
             while clock.peek() == at_s:
                 clock.step()
             if out:
                 events += sorted(out, key=self._order) if len(out) > 1 else out
                 out.clear()
                 return events
-            if finished >= finishes:
+            if len(events) >= finishes:
                 return events
+
+    def _pop_finishes(self, until_s: float, finishes: int, events: list[Event]) -> float:
+        """Take finishes up to an instant, or up to that of the `finishes`-th; the instant reached.
+
+        Lanes foresee them, so that a finish which leads to nothing costs no event of the clock.
+        """
+        actors = self._actor_list
+        ahead = [(lane.plan[-1][0], lane.index) for lane in actors if lane.plan]
+        heapify(ahead)
+        at_s = until_s
+        while ahead and ahead[0][0] <= until_s:
+            next_s, index = ahead[0]
+            if finishes <= 0 and next_s > at_s:
+                return at_s
+            at_s = next_s
+            lane = actors[index]
+            row = lane.pop_finish()
+            events.append(Finished(at_s, lane.name, row.id, row.end - row.offset, row.reason))
+            finishes -= 1
+            if lane.plan:
+                heapreplace(ahead, (lane.plan[-1][0], index))
+            else:
+                heappop(ahead)
+        return at_s if finishes <= 0 else until_s
 
     # actors
 
@@ -179,10 +188,8 @@ class SimPyMachine:
                 context = prompt + tokens
                 missing += context
                 attention += context * context * 0.5
-        stall_s = self._switch(lane.devices, "decode") if was_dry else 0.0
-        if missing:
-            stall_s += self._costs.prefill_s(missing, attention)
-        lane.stall(stall_s)
+        switch_s = self._switch(lane.devices, "decode") if was_dry else 0.0
+        lane.stall(switch_s, self._costs.prefill_s(missing, attention) if missing else 0.0)
         if was_dry and self._rivals:
             self._tasks.pace_changed(lane.devices, at_s)
 
@@ -214,7 +221,7 @@ class SimPyMachine:
             lane.at_boundary(self._now_s, lambda at_s, lane=lane: arrive(lane, at_s))  # type: ignore[misc]
 
     def _swap(self, command: Sync, lanes: Sequence[ActorLane], start_s: float) -> None:
-        counts = tuple(count for lane in lanes for count in lane.counts())
+        counts = tuple(sorted(count for lane in lanes for count in lane.counts()))
         recompute = command.kv == "recompute"
         if recompute:
             self._lose_caches(lanes)
@@ -222,8 +229,9 @@ class SimPyMachine:
 
         def done() -> None:
             self._version = command.version
+            self._begun.update((r, command.version) for r, tokens in counts if tokens == 0)
             for lane in lanes:
-                lane.release(end_s, self._recompute_s(lane) if recompute else 0.0)
+                lane.release(end_s, self._recompute_s(lane) if recompute else None)
             peak = max(lane.take_peak() for lane in lanes)
             done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak)
             self._out.append(done)
@@ -356,8 +364,9 @@ class SimPyMachine:
             shared = not scoring.isdisjoint(actor.devices)
             actor.set_speed(now_s, self._contention.decode_stretch if shared else 1.0)
 
-    def _order(self, event: Event) -> tuple[int, int]:
-        return _RANK[type(event)], self._place[event.lane]
+    def _order(self, event: Event) -> tuple[int, int, int]:
+        first = event.counts[0][0] if isinstance(event, Paused) else 0
+        return _RANK[type(event)], self._place[event.lane], first
 
 
 _RANK: dict[type, int] = {Finished: 0, Emitted: 1, Paused: 2, Done: 3, Failed: 4}
