@@ -1,5 +1,6 @@
 """The simulated machine: SimPy's clock, lanes in closed form, shared devices, KV memory."""
 
-from oppo_sim.simulator.machine import Contention, SimPyMachine, Workload
+from oppo_sim.simulator.devices import Contention
+from oppo_sim.simulator.machine import SimPyMachine, Workload
 
 __all__ = ["Contention", "SimPyMachine", "Workload"]

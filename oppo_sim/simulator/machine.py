@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heapreplace
-from math import inf, isfinite
+from math import inf
 from typing import Protocol
 
 from oppo_sim.costs.interface import Costs
@@ -26,6 +26,7 @@ from oppo_sim.engine.contract import (
     Train,
 )
 from oppo_sim.simulator.clock import Clock
+from oppo_sim.simulator.devices import Contention, Devices
 from oppo_sim.simulator.lane import ActorLane, Stop
 from oppo_sim.simulator.tasks import Task, Tasks
 
@@ -39,26 +40,6 @@ class Workload(Protocol):
     def reward(self, rollout: int, version: int) -> float: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contention:
-    """What sharing a device costs: decoding and scoring stretch each other, a switch takes time.
-
-    The stretches multiply token times and score times while both run on a device.
-    """
-
-    decode_stretch: float = 1.0
-    score_stretch: float = 1.0
-    switch_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for field, least in (("decode_stretch", 1.0), ("score_stretch", 1.0), ("switch_s", 0.0)):
-            value = getattr(self, field)
-            if not isfinite(value) or value < least:
-                raise ValueError(
-                    f"contention.{field} = {value}: must be finite and at least {least:g}"
-                )
-
-
 class SimPyMachine:
     """Implements `engine.contract.Backend`; every rule that it keeps is stated there."""
 
@@ -67,39 +48,38 @@ class SimPyMachine:
         lanes: Sequence[Lane],
         costs: Costs,
         workload: Workload,
-        contention: Contention = Contention(),
+        contention: Contention | None = None,
         round_s: float = 0.0,
     ) -> None:
         self._lanes = {lane.name: lane for lane in lanes}
         self._place = {lane.name: place for place, lane in enumerate(lanes)}
         self._costs = costs
         self._workload = workload
-        self._contention = contention
+        self._contention = contention = contention or Contention()
         self._clock = Clock()
         self._now_s = 0.0
         self._out: list[Event] = []
         self._version = 0
         self._begun: dict[int, int] = {}  # the weights version that decoded a rollout's first token
         self._home: dict[int, ActorLane] = {}  # where the cache of a paused rollout is
-        actors = [lane for lane in lanes if lane.kind == "actor"]
-        self._actors = {
-            lane.name: ActorLane(lane, index, costs.decode, round_s, self._clock, self._out.append)
-            for index, lane in enumerate(actors)
-        }
-        self._actor_list = list(self._actors.values())
-        kinds: dict[str, set[str]] = {}
-        for lane in lanes:
-            for device in lane.devices:
-                kinds.setdefault(device, set()).add(lane.kind)
-        self._mixed = {device for device, on_it in kinds.items() if len(on_it) > 1}
-        self._last_kind: dict[str, str] = {}
-        decode_and_score = {
-            device for device, on_it in kinds.items() if {"actor", "scorer"} <= on_it
-        }
-        self._rivals = [
-            lane for lane in self._actor_list if not decode_and_score.isdisjoint(lane.devices)
-        ]
+        self._devices = Devices(lanes, contention)
         self._tasks = Tasks(self._clock, self._pace)
+        self._actors: dict[str, ActorLane] = {}
+        for index, lane in enumerate(lane for lane in lanes if lane.kind == "actor"):
+            devices = lane.devices
+            ran_dry = partial(self._tasks.pace_changed, devices)
+            rival = lane.name in self._devices.rivals
+            self._actors[lane.name] = ActorLane(
+                lane,
+                index,
+                costs,
+                round_s,
+                self._clock,
+                self._out.append,
+                ran_dry if rival else None,
+            )
+        self._actor_list = list(self._actors.values())
+        self._rivals = [self._actors[name] for name in self._actors if name in self._devices.rivals]
 
     def lanes(self) -> Mapping[str, Lane]:
         return self._lanes
@@ -172,40 +152,34 @@ class SimPyMachine:
 
     def _join(self, lane: ActorLane, command: Generate, at_s: float) -> None:
         workload, version = self._workload, self._version
-        lane.chunk_tokens = command.chunk_tokens
         was_dry = not lane.rows
-        missing, attention = 0, 0.0
+        lane.open(command.chunk_tokens)
         for rollout, tokens in command.starts:
             if tokens == 0:
                 self._begun[rollout] = version
-            prompt = workload.prompt_tokens(rollout)
-            final = workload.response_tokens(rollout)
-            lane.add(rollout, tokens, final, prompt, workload.stop_reason(rollout))
             home = self._home.pop(rollout, None)
-            if home is not None:
+            if home is not None and home is not lane:
                 home.forget(rollout)
-            if home is not lane:
-                context = prompt + tokens
-                missing += context
-                attention += context * context * 0.5
-        switch_s = self._switch(lane.devices, "decode") if was_dry else 0.0
-        lane.stall(switch_s, self._costs.prefill_s(missing, attention) if missing else 0.0)
-        if was_dry and self._rivals:
-            self._tasks.pace_changed(lane.devices, at_s)
+            prompt, final = workload.prompt_tokens(rollout), workload.response_tokens(rollout)
+            lane.add(rollout, tokens, final, prompt, workload.stop_reason(rollout))
+        if was_dry:
+            lane.stall(self._devices.switch_s(lane.devices, "decode"))
+            self._pace_changed(lane, at_s)
 
     def _pause(self, command: Pause) -> None:
         lane = self._actors[command.lane]
         lane.at_boundary(self._now_s, lambda at_s: self._take_out(lane, command, at_s))
 
     def _take_out(self, lane: ActorLane, command: Pause, at_s: float) -> None:
-        counts = lane.remove(command.rollouts, command.keep_kv)
-        if not counts:
-            return
-        if command.keep_kv:
-            self._home.update((rollout, lane) for rollout, _ in counts)
-        self._out.append(Paused(at_s, lane.name, counts, command.keep_kv, "asked"))
-        if self._rivals and not lane.rows:
-            self._tasks.pace_changed(lane.devices, at_s)
+        kept, lost = lane.remove(command.rollouts, command.keep_kv)
+        self._home.update((rollout, lane) for rollout, _ in kept)
+        self._out += [
+            Paused(at_s, lane.name, counts, counts is kept, "asked")
+            for counts in (kept, lost)
+            if counts
+        ]
+        if not lane.rows:
+            self._pace_changed(lane, at_s)
 
     def _sync(self, command: Sync) -> None:
         lanes = [self._actors[name] for name in command.lanes]
@@ -231,7 +205,7 @@ class SimPyMachine:
             self._version = command.version
             self._begun.update((r, command.version) for r, tokens in counts if tokens == 0)
             for lane in lanes:
-                lane.release(end_s, self._recompute_s(lane) if recompute else None)
+                lane.release(end_s, recompute)
             peak = max(lane.take_peak() for lane in lanes)
             done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak)
             self._out.append(done)
@@ -243,12 +217,6 @@ class SimPyMachine:
             for rollout in list(lane.kept):
                 lane.forget(rollout)
                 del self._home[rollout]
-
-    def _recompute_s(self, lane: ActorLane) -> float:
-        """Prefill of all that its running rollouts have so far."""
-        contexts = lane.contexts()
-        attention = sum(tokens * tokens for tokens in contexts) * 0.5
-        return self._costs.prefill_s(sum(contexts), attention) if contexts else 0.0
 
     # scorers and trainers
 
@@ -265,7 +233,9 @@ class SimPyMachine:
         task = Task(
             lane.name,
             lane.devices,
-            lambda at_s: self._switch(lane.devices, "score") + self._score_work_s(command),
+            lambda at_s: (
+                self._devices.switch_s(lane.devices, "score") + self._score_work_s(command)
+            ),
             done,
         )
         if handoff_s:
@@ -317,7 +287,10 @@ class SimPyMachine:
             self._out.append(Done(end_s, command.lanes[0], command, start_s))
 
         task = Task(
-            command.lanes[0], devices, lambda at_s: self._switch(devices, "train") + seconds, done
+            command.lanes[0],
+            devices,
+            lambda at_s: self._devices.switch_s(devices, "train") + seconds,
+            done,
         )
         self._begin(task, self._now_s)
 
@@ -334,14 +307,10 @@ class SimPyMachine:
 
     # devices
 
-    def _switch(self, devices: Collection[str], kind: str) -> float:
-        """The cost of giving shared devices to another kind of work."""
-        if not self._mixed or not self._contention.switch_s:
-            return 0.0
-        mixed = self._mixed.intersection(devices)
-        changes = any(self._last_kind.get(device, kind) != kind for device in mixed)
-        self._last_kind.update(dict.fromkeys(mixed, kind))
-        return self._contention.switch_s if changes else 0.0
+    def _pace_changed(self, lane: ActorLane, now_s: float) -> None:
+        """A lane began or ended to decode: scoring on its devices changes pace."""
+        if lane.name in self._devices.rivals:
+            self._tasks.pace_changed(lane.devices, now_s)
 
     def _pace(self, devices: Collection[str]) -> float:
         """Wall seconds per second of scoring work on these devices now."""
