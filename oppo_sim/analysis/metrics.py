@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from oppo_sim.records import StepRecord
 STAGES = ("generation", "scoring", "waiting", "training", "sync")
 WHOLE = "whole"  # the chunk of a step without rounds
 _HISTOGRAMS = ("staleness", "deferrals", "overcommit")
+_COUNTED = (*_HISTOGRAMS, "chunk_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +188,25 @@ class _Sums:
         )
 
 
+def average(runs: Sequence[Metrics]) -> Metrics:
+    """Several runs of equal length as one: means, histograms added up, peaks; no interval."""
+    merged: dict[str, Any] = {}
+    for name in (field.name for field in fields(Metrics)):
+        values = [getattr(run, name) for run in runs]
+        if name in _COUNTED:
+            counted = sum((Counter(value) for value in values), Counter[Any]())
+            merged[name] = dict(sorted(counted.items(), key=_by_size))
+        elif name in ("kv_peak_tokens", "kv_used_max"):
+            merged[name] = max(values)
+        elif name == "steps":
+            merged[name] = sum(values)
+        elif isinstance(values[0], Mapping):
+            merged[name] = {key: _mean([value[key] for value in values]) for key in values[0]}
+        else:
+            merged[name] = None if None in values else _mean(values)
+    return Metrics(**{**merged, "mean_step_low_s": None, "mean_step_high_s": None})
+
+
 def exposed(record: StepRecord) -> tuple[float, ...]:
     """The step cut at its milestones into the stages of STAGES; they add up to its seconds."""
     milestones = (
@@ -206,6 +226,11 @@ def _sorted(histogram: Counter[int]) -> dict[int, int]:
     return dict(sorted(histogram.items()))
 
 
-def _by_size(item: tuple[str, int]) -> tuple[bool, int]:
-    name = item[0]
-    return name == WHOLE, 0 if name == WHOLE else int(name)
+def _by_size(item: tuple[int | str, int]) -> tuple[bool, int]:
+    """Numbers in order, whole responses after all chunks."""
+    key = item[0]
+    return key == WHOLE, 0 if key == WHOLE else int(key)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,164 @@
+"""Schedules against each other on common random numbers: who is faster, by how much, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oppo_sim.analysis.intervals import Mean, of_independent
+from oppo_sim.analysis.metrics import Metrics, average
+from oppo_sim.analysis.parts import Part, Progress, measure
+from oppo_sim.analysis.why import why
+from oppo_sim.config import ConfigError, Scenario
+from oppo_sim.policies import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One schedule against the first. Per seed: metrics and speed-up, the ratio of step times."""
+
+    schedule: str
+    metrics: tuple[Metrics, ...]
+    speedups: tuple[float, ...]
+
+    @property
+    def step_s(self) -> Mean:
+        """Mean step time, with an interval over the seeds."""
+        return of_independent([metrics.mean_step_s for metrics in self.metrics])
+
+    @property
+    def speedup(self) -> Mean:
+        """Mean of the seeds' ratios; paired, so what the lengths have in common drops out."""
+        return of_independent(self.speedups)
+
+    @property
+    def average(self) -> Metrics:
+        return average(self.metrics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Schedules on one scenario; the first is what the others are compared with."""
+
+    scenario: str
+    seeds: tuple[int, ...]
+    steps: int
+    standings: tuple[Standing, ...]
+
+    def __getitem__(self, schedule: str) -> Standing:
+        return next(s for s in self.standings if s.schedule == schedule)
+
+    def why(self) -> list[str]:
+        """One paragraph per schedule but the first."""
+        first, *others = self.standings
+        return [
+            why(first.schedule, other.schedule, first.average, other.average, speedup=other.speedup)
+            for other in others
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "role": "simulated",
+            "scenario": self.scenario,
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "baseline": self.standings[0].schedule,
+            "speedup": "mean over seeds of the ratio of mean step times; paired 95 % t-interval",
+            "schedules": [
+                {
+                    "schedule": standing.schedule,
+                    "step_s": standing.step_s._asdict(),
+                    "speedup": standing.speedup._asdict(),
+                    "speedups": list(standing.speedups),
+                    "metrics": [metrics.as_dict() for metrics in standing.metrics],
+                }
+                for standing in self.standings
+            ],
+            "why": self.why(),
+        }
+
+
+def compare(
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    seeds: Sequence[int],
+    steps: int | None = None,
+    jobs: int | None = None,
+    *,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run every schedule with every seed and set them against the first.
+
+    A seed gives rollout i the same prompt, length and reward noise whatever the schedule. `steps`
+    None: the scenario's; the rest as in `parts.measure`. ValueError for too little to compare.
+    """
+    return compare_all([(scenario, schedules)], seeds, steps, jobs, keep=keep, progress=progress)[0]
+
+
+def compare_all(
+    pairs: Sequence[tuple[Scenario, Sequence[Schedule]]],
+    seeds: Sequence[int],
+    steps: int | None = None,
+    jobs: int | None = None,
+    *,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Comparison]:
+    """A comparison for each scenario and its schedules, all parts in one go."""
+    _check(pairs, seeds)
+    parts = [
+        Part(scenario=scenario, schedule=schedule, seed=seed, steps=_steps(scenario, steps))
+        for scenario, schedules in pairs
+        for seed in seeds
+        for schedule in schedules
+    ]
+    found = iter(measure(parts, jobs=jobs, keep=keep, progress=progress))
+    return [
+        _comparison(scenario, schedules, seeds, steps, [next(found) for _ in range(count)])
+        for scenario, schedules in pairs
+        if (count := len(schedules) * len(seeds))
+    ]
+
+
+def _comparison(
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    seeds: Sequence[int],
+    steps: int | None,
+    metrics: Sequence[Metrics],
+) -> Comparison:
+    """`metrics` in the order of the parts: schedules within seeds."""
+    first = metrics[:: len(schedules)]
+    standings = []
+    for place, schedule in enumerate(schedules):
+        own = metrics[place :: len(schedules)]
+        ratios = [b.mean_step_s / o.mean_step_s for b, o in zip(first, own, strict=True)]
+        standings.append(
+            Standing(schedule=schedule.name, metrics=tuple(own), speedups=tuple(ratios))
+        )
+    return Comparison(
+        scenario=scenario.name,
+        seeds=tuple(seeds),
+        steps=_steps(scenario, steps),
+        standings=tuple(standings),
+    )
+
+
+def _steps(scenario: Scenario, steps: int | None) -> int:
+    return scenario.steps if steps is None else steps
+
+
+def _check(pairs: Sequence[tuple[Scenario, Sequence[Schedule]]], seeds: Sequence[int]) -> None:
+    if not seeds:
+        raise ConfigError("seeds = 0: a comparison needs at least 1")
+    for _, schedules in pairs:
+        if not schedules:
+            raise ConfigError("a comparison needs at least one schedule, better two")
+        name, count = Counter(schedule.name for schedule in schedules).most_common(1)[0]
+        if count > 1:
+            raise ConfigError(f"two schedules are called {name!r}: give each its own name")

@@ -1,0 +1,68 @@
+"""Figures: each from numbers alone, the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from oppo_sim.analysis.paper import Outcome
+
+GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe for colour blindness
+
+
+def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
+    """The paper's speed-ups next to the simulated ones, as a PNG."""
+    figure = Figure(figsize=(8.0, 4.2), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    width, places = 0.38, range(len(outcomes))
+    papers = [outcome.row.paper for outcome in outcomes]
+    means = [outcome.simulated.mean for outcome in outcomes]
+    axes.bar([p - width / 2 for p in places], papers, width, color=GREY, label="paper")
+    axes.bar(
+        [p + width / 2 for p in places],
+        means,
+        width,
+        yerr=[[_half_width(outcome) for outcome in outcomes]] * 2,
+        capsize=3,
+        color=BLUE,
+        label=f"simulated, 95 % interval over {seeds} seeds",
+    )
+    for place, (paper, mean) in enumerate(zip(papers, means, strict=True)):
+        for x, value in ((place - width / 2, paper), (place + width / 2, mean)):
+            axes.annotate(
+                f"{value:.2f}", (x, value), (0, 4), textcoords="offset points", ha="center", size=8
+            )
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_xticks(list(places), [_label(outcome) for outcome in outcomes], size=8)
+    axes.set_ylabel("speed-up over TRL (x)")
+    axes.set_ylim(0, 1.15 * max(*papers, *means))
+    axes.set_title(_title(outcomes), size=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=2)
+    out = io.BytesIO()
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def _half_width(outcome: Outcome) -> float:
+    low = outcome.simulated.low
+    return 0.0 if low is None else outcome.simulated.mean - low
+
+
+def _label(outcome: Outcome) -> str:
+    row = outcome.row
+    return f"{row.id}\n{row.schedule}\n{row.scenario}"
+
+
+def _title(outcomes: Sequence[Outcome]) -> str:
+    roles = list(dict.fromkeys(outcome.row.role for outcome in outcomes))
+    if roles == ["assumed"]:
+        return "OPPO's speed-ups, paper and simulation; all assumed: nothing is fitted to the paper"
+    by_role = [
+        f"{role}: {', '.join(o.row.id for o in outcomes if o.row.role == role)}" for role in roles
+    ]
+    return f"OPPO's speed-ups, paper and simulation ({'; '.join(by_role)})"

@@ -1,0 +1,134 @@
+"""Many runs at once: each (scenario, schedule, seed) is a part, which may be kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+
+import oppo_sim
+from oppo_sim.analysis.documents import schedule_document
+from oppo_sim.analysis.metrics import Metrics, summarise
+from oppo_sim.config import Scenario
+from oppo_sim.policies import Schedule
+from oppo_sim.runs import write_whole
+from oppo_sim.simulate import check, lanes, simulate, workload
+
+Progress = Callable[[int, int], None]  # parts done, of how many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One run: the same seed gives rollout i the same length and noise under every schedule."""
+
+    scenario: Scenario
+    schedule: Schedule
+    seed: int
+    steps: int
+
+    @property
+    def file_name(self) -> str:
+        return re.sub(
+            r"[^\w.-]", "_", f"{self.scenario.name}.{self.schedule.name}.{self.seed}.json"
+        )
+
+    def key(self) -> str:
+        """A digest of all that its numbers depend on, the package's own files among it."""
+        document = [
+            self.scenario.document(),
+            schedule_document(self.schedule),
+            self.seed,
+            self.steps,
+            _package_digest(),
+        ]
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def measure(
+    parts: Sequence[Part],
+    *,
+    jobs: int | None = None,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Metrics]:
+    """Simulate the parts, `jobs` at a time (None: one per core), and sum each up.
+
+    The metrics come in the order of the parts and do not depend on `jobs`. With a folder to `keep`
+    them in, a part that is there already, made by the same code from the same scenario, is read
+    instead. ConfigError before anything runs where a scenario cannot run its schedule.
+    """
+    for part in parts:
+        check(part.scenario, part.schedule, part.steps)
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    tasks = [(part, keep) for part in parts]
+    jobs = min(len(parts), jobs or cores())
+    found = []
+    for row in _results(tasks, jobs):
+        found.append(Metrics.from_dict(row))
+        if progress is not None:
+            progress(len(found), len(parts))
+    return found
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _results(tasks: Iterable[tuple[Part, Path | None]], jobs: int) -> Iterator[dict[str, Any]]:
+    if jobs == 1:
+        yield from (_measured(*task) for task in tasks)
+        return
+    pool = Parallel(n_jobs=jobs, return_as="generator")
+    yield from pool(delayed(_measured)(*task) for task in tasks)
+
+
+def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
+    """The metrics of a part as JSON, from its file or from a run."""
+    if keep is None:
+        return _run(part)
+    file, key = keep / part.file_name, part.key()
+    kept = _read(file)
+    if kept.get("key") == key:
+        metrics: dict[str, Any] = kept["metrics"]
+        return metrics
+    metrics = _run(part)
+    named = {"scenario": part.scenario.name, "schedule": part.schedule.name, "seed": part.seed}
+    document = {**named, "steps": part.steps, "key": key, "metrics": metrics}
+    write_whole(file, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return metrics
+
+
+def _run(part: Part) -> dict[str, Any]:
+    devices = dict.fromkeys(device for lane in lanes(part.scenario) for device in lane.devices)
+    steps = simulate(part.scenario, part.schedule, seed=part.seed, steps=part.steps)
+    lengths = workload(part.scenario, part.seed).responses
+    return summarise(steps, tuple(devices), lengths=lengths).as_dict()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}  # not there, or damaged: simulated again
+    return kept if isinstance(kept, dict) else {}
+
+
+@cache
+def _package_digest() -> str:
+    """Of the package's code and data, so that no part outlives the code that made it."""
+    package = Path(oppo_sim.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(package.rglob("*")):
+        if file.suffix in (".py", ".csv", ".toml") and file.is_file():
+            digest.update(f"{file.relative_to(package)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,199 @@
+"""Comparisons are paired, do not depend on the number of processes, and go on after a kill."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from oppo_sim.analysis import parts
+from oppo_sim.analysis.compare import Comparison, compare
+from oppo_sim.analysis.documents import schedule_document
+from oppo_sim.analysis.metrics import average, summarise
+from oppo_sim.config import ConfigError, Scenario, load_scenario, load_schedule
+from oppo_sim.policies import CATALOG, FixedChunk, ProbedChunk, RewardSlope, Schedule
+from oppo_sim.simulate import simulate
+from tests.steps import step
+
+SEEDS = (0, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Scenario:
+    return load_scenario("tiny", {"steps": 12})
+
+
+@pytest.fixture(scope="module")
+def schedules(tiny: Scenario) -> list[Schedule]:
+    return [tiny.schedule(name) for name in ("trl", "inter", "oppo")]
+
+
+@pytest.fixture(scope="module")
+def found(tiny: Scenario, schedules: list[Schedule]) -> Comparison:
+    return compare(tiny, schedules, SEEDS, jobs=1)
+
+
+def test_a_speedup_is_the_mean_of_the_seeds_ratios_with_a_paired_interval(
+    tiny: Scenario, schedules: list[Schedule], found: Comparison
+) -> None:
+    def mean_step_s(schedule: Schedule, seed: int) -> float:
+        seconds = [record.seconds for record in simulate(tiny, schedule, seed=seed)]
+        return sum(seconds) / len(seconds)
+
+    trl, _, oppo = schedules
+    ratios = [mean_step_s(trl, seed) / mean_step_s(oppo, seed) for seed in SEEDS]
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(ratios), scale=stats.sem(ratios))
+    assert found["oppo"].speedups == pytest.approx(ratios)
+    assert found["oppo"].speedup == pytest.approx((np.mean(ratios), low, high))
+    assert found["trl"].speedups == (1, 1, 1)
+
+
+def test_the_same_seed_gives_the_same_rollouts_whatever_the_schedule(tiny: Scenario) -> None:
+    """Sequential and overlapped steps train other rollouts first, but each has its own length."""
+    lengths: dict[int, set[int]] = {}
+    for name in ("trl", "oppo", "one-step-off"):
+        for record in simulate(tiny, tiny.schedule(name), seed=3):
+            for rollout, tokens in zip(record.trained, record.tokens, strict=True):
+                lengths.setdefault(rollout, set()).add(tokens)
+    assert {len(found) for found in lengths.values()} == {1}
+
+
+def test_the_number_of_processes_changes_nothing(
+    tiny: Scenario, schedules: list[Schedule], found: Comparison
+) -> None:
+    assert compare(tiny, schedules, SEEDS, jobs=2) == found
+
+
+def test_the_first_schedule_is_the_measure(tiny: Scenario, found: Comparison) -> None:
+    turned = compare(tiny, [tiny.schedule("oppo"), tiny.schedule("trl")], SEEDS, jobs=1)
+    assert turned["trl"].speedups == pytest.approx([1 / s for s in found["oppo"].speedups])
+
+
+def test_it_says_why(found: Comparison) -> None:
+    inter, oppo = found.why()
+    assert inter.startswith("inter is ")
+    assert oppo.startswith("oppo is ")
+    assert found.as_dict()["why"] == [inter, oppo]
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("names", "seeds", "message"),
+    [
+        ((), SEEDS, "at least one schedule"),
+        (("trl", "oppo", "trl"), SEEDS, "two schedules are called 'trl'"),
+        (("trl",), (), "seeds = 0"),
+    ],
+)
+def test_nothing_to_compare(
+    tiny: Scenario, names: tuple[str, ...], seeds: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compare(tiny, [tiny.schedule(name) for name in names], seeds, jobs=1)
+    with pytest.raises(ConfigError, match="steps = 0"):
+        compare(tiny, [tiny.schedule()], SEEDS, 0, jobs=1)
+
+
+# parts on disk
+
+
+def test_finished_parts_are_read_and_the_rest_is_simulated(
+    tiny: Scenario,
+    schedules: list[Schedule],
+    found: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = []
+
+    def counted(part: parts.Part) -> dict[str, object]:
+        simulated.append((part.schedule.name, part.seed))
+        return plain(part)
+
+    plain = parts._run
+    monkeypatch.setattr(parts, "_run", counted)
+    assert compare(tiny, schedules, SEEDS, jobs=1, keep=tmp_path) == found
+    kept = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert len(kept) == len(simulated) == 9
+
+    (tmp_path / "tiny.oppo.1.json").unlink()
+    (tmp_path / "tiny.trl.0.json").write_text('{"key":')  # damaged
+    simulated.clear()
+    assert compare(tiny, schedules, SEEDS, jobs=1, keep=tmp_path) == found
+    assert simulated == [("trl", 0), ("oppo", 1)]
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == kept
+
+
+def test_a_part_of_other_numbers_or_other_code_is_not_taken(
+    tiny: Scenario, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = parts.Part(scenario=tiny, schedule=schedules[0], seed=0, steps=12)
+    others = [
+        parts.Part(scenario=tiny, schedule=schedules[0], seed=1, steps=12),
+        parts.Part(scenario=tiny, schedule=schedules[0], seed=0, steps=13),
+        parts.Part(scenario=tiny, schedule=schedules[1], seed=0, steps=12),
+        parts.Part(
+            scenario=load_scenario("tiny", {"steps": 12, "costs.train_call_s": 2.5}),
+            schedule=schedules[0],
+            seed=0,
+            steps=12,
+        ),
+    ]
+    keys = {part.key(), *(other.key() for other in others)}
+    monkeypatch.setattr(parts, "_package_digest", lambda: "another version")
+    keys.add(part.key())
+    assert len(keys) == 6
+
+
+def test_a_name_that_is_no_file_name_makes_one(tiny: Scenario) -> None:
+    scenario = tiny.model_copy(update={"name": "../my runs/x"})
+    part = parts.Part(scenario=scenario, schedule=tiny.schedule(), seed=4, steps=1)
+    assert part.file_name == ".._my_runs_x.oppo.4.json"
+
+
+# averages and documents
+
+
+def test_runs_average_to_means_sums_and_peaks() -> None:
+    one = summarise([step(0, staleness=(0, 1), kv_peak_tokens=10, chunk_tokens=None)])
+    two = summarise([step(0, end_s=20.0, kv_peak_tokens=30, overcommit=3)])
+    both = average([one, two])
+    assert both.mean_step_s == 15
+    assert both.stages_s["sync"] == (1 + 11) / 2
+    assert both.utilisation["gpu0"] == pytest.approx((0.6 + 0.3) / 2)
+    assert both.staleness == {0: 3, 1: 1}
+    assert both.overcommit == {1: 1, 3: 1}
+    assert both.mean_overcommit == 2
+    assert list(both.chunk_tokens.items()) == [("256", 1), ("whole", 1)]
+    assert both.kv_peak_tokens == 30
+    assert both.admitted_tokens_mean is None
+    assert both.mean_step_low_s is None
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_every_schedule_has_a_json_document(name: str) -> None:
+    document = json.loads(json.dumps(schedule_document(CATALOG[name])))
+    assert document["name"] == name
+    assert document["batch"] == 112
+
+
+def test_a_document_uses_the_words_of_a_schedule_file(tiny: Scenario, tmp_path: Path) -> None:
+    schedule = Schedule(
+        name="mine",
+        chunk=ProbedChunk(candidates=(64, 96), every=20),
+        overcommit=RewardSlope(most=9),
+    )
+    document = schedule_document(schedule)
+    assert document["chunk"] == {
+        "policy": "probe",
+        "candidates": (64, 96),
+        "every": 20,
+        "repeats": 1,
+    }
+    assert document["overcommit"]["policy"] == "reward-slope"
+    assert schedule_document(Schedule(name="mine", chunk=FixedChunk(5)))["chunk"] == 5
+    knobs = ", ".join(f"{k} = {json.dumps(v)}" for k, v in document["overcommit"].items())
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "inter"\novercommit = {{ {knobs} }}\n')
+    assert load_schedule(file, tiny).overcommit == schedule.overcommit

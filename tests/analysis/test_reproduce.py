@@ -1,0 +1,150 @@
+"""The reproduction writes what it says, the same bytes twice, and goes on after a kill."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from oppo_sim.analysis import reproduce as module
+from oppo_sim.analysis.intervals import Mean
+from oppo_sim.analysis.paper import Outcome, PaperRow, orderings, paper_rows
+from oppo_sim.analysis.reproduce import Reproduction, reproduce
+from oppo_sim.runs import RunError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reproduction")
+    reproduce(out, seeds=2, steps=4, jobs=1)
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def outcome(schedule: str, mean: float, paper: float = 2.0) -> Outcome:
+    row = PaperRow(
+        id="X",
+        quantity="",
+        scenario="s",
+        baseline="trl",
+        schedule=schedule,
+        paper=paper,
+        role="assumed",
+        source="",
+    )
+    return Outcome(row=row, simulated=Mean(mean, mean - 0.1, mean + 0.1))
+
+
+def test_the_papers_values_are_those_of_its_minutes() -> None:
+    """shared/paper.md, 'Results to reproduce'; T1a: the mean of its two sources."""
+    assert {row.id: row.paper for row in paper_rows()} == {
+        "A1": 1.2,
+        "A2": pytest.approx(4200 / 2700, abs=5e-4),
+        "A3": 1.3,
+        "A4": pytest.approx(13000 / 6300, abs=5e-3),
+        "T1a": pytest.approx((4200 / 2300 + 4300 / 2300) / 2, abs=5e-3),
+        "T1b": 2.5,
+    }
+    assert {row.role for row in paper_rows()} == {"assumed"}
+    assert all(row.source for row in paper_rows())
+
+
+def test_the_table_has_the_agreed_columns(folder: Path) -> None:
+    with (folder / "paper_rows.csv").open() as lines:
+        assert lines.readline() == "id,quantity,paper,simulated,low,high,error_pct,role\n"
+    with (folder / "paper_rows.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["id"] for row in rows] == ["A1", "A2", "A3", "A4", "T1a", "T1b"]
+    for row in rows:
+        assert float(row["low"]) <= float(row["simulated"]) <= float(row["high"])
+        error = (float(row["simulated"]) / float(row["paper"]) - 1) * 100
+        assert float(row["error_pct"]) == pytest.approx(error, abs=0.1)
+
+
+def test_everything_assumed_is_listed_in_one_place(folder: Path) -> None:
+    readme = (folder / "README.md").read_text()
+    result = reproduce(seeds=1, steps=2, jobs=1)
+    for scenario in result.scenarios:
+        assert scenario.assumptions
+        for assumption in scenario.assumptions:
+            assert assumption in readme
+    for words in ("4 steps, seeds 0, 1", "oppo-testbed", "comes from the simulator", "arXiv"):
+        assert words in readme
+
+
+def test_the_figure_is_a_png(folder: Path) -> None:
+    assert (folder / "paper_rows.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_seeds_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    reproduce(tmp_path, seeds=2, steps=4, jobs=2)
+    assert contents(tmp_path) == contents(folder)
+
+
+def test_a_killed_reproduction_goes_on(folder: Path, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(done: int, total: int) -> None:
+        if done == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        reproduce(tmp_path, seeds=2, steps=4, jobs=1, progress=kill)
+    assert len(list((tmp_path / "parts").iterdir())) == 5
+    with pytest.raises(RunError, match="is not empty"):
+        reproduce(tmp_path, seeds=2, steps=4, jobs=1)
+    reproduce(tmp_path, resume=True, seeds=2, steps=4, jobs=1)
+    assert contents(tmp_path) == contents(folder)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RunError, match="holds something else"):
+        reproduce(tmp_path, resume=True, seeds=1, steps=1, jobs=1)
+    assert contents(tmp_path) == {"thesis.tex": b"mine"}
+
+
+def test_the_orderings_are_checked_and_not_taken_for_granted() -> None:
+    right = [outcome("intra", 1.2), outcome("inter", 1.5), outcome("oppo", 1.5)]
+    assert [holds for _, holds in orderings(right)] == [True, True]
+    wrong = [outcome("intra", 1.2), outcome("inter", 1.1), outcome("oppo", 1.05)]
+    assert [holds for _, holds in orderings(wrong)] == [False, False]
+    assert orderings(right[:2]) == []
+
+
+def test_an_error_is_relative_to_the_paper() -> None:
+    assert outcome("oppo", 1.8, paper=2.0).error_pct == pytest.approx(-10)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "message"),
+    [("role", "guessed", "must be one of assumed, fitted, held_out"), ("paper", "-1", "above 0")],
+)
+def test_a_bad_row_is_refused(cell: str, value: str, message: str) -> None:
+    from oppo_sim.analysis.paper import _row
+
+    good = {
+        "id": "X",
+        "quantity": "q",
+        "scenario": "s",
+        "baseline": "trl",
+        "schedule": "oppo",
+        "paper": "2",
+        "role": "assumed",
+        "source": "",
+    }
+    with pytest.raises(ValueError, match=message):
+        _row({**good, cell: value})
+
+
+def test_nothing_is_written_without_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = module.reproduce(seeds=1, steps=2, jobs=1)
+    assert isinstance(result, Reproduction)
+    assert list(tmp_path.iterdir()) == []
