@@ -1,0 +1,108 @@
+"""The commands put together, and their errors: one line on stderr, exit 2, no traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import oppo_sim
+from oppo_sim.cli import bench, compare, lists, reproduce, run
+from oppo_sim.engine import EngineError
+
+INTERRUPTED = 130
+TRACEBACK = "OPPO_TRACEBACK"  # set in the environment: errors keep their traceback, for developers
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text, wrapped at 80 columns
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 2 a mistake in what was asked, "
+    "130 interrupted.",
+)
+app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
+app.command("bench")(bench.bench)
+app.command("scenarios")(lists.scenarios)
+app.command("schedules")(lists.schedules)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"oppo-testbed {oppo_sim.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def oppo(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """OPPO testbed: how the schedule of a PPO-RLHF pipeline decides how fast it trains.
+
+    Simulates generation, scoring and training of PPO steps on measured response lengths: the
+    sequential schedule of TRL, OPPO's intra-step and inter-step overlap, and other published
+    schedules, all through one engine.
+
+    \b
+    Three to try:
+      oppo run tiny                                       one run, in a second
+      oppo compare tiny --schedules trl,intra,inter,oppo  who is faster, and why
+      oppo reproduce --out reports/reproduce              the paper's rows, in a minute
+
+    Where numbers come from: every time, share and speed-up printed here is simulated, none is
+    measured on a GPU (only `oppo bench` measures: the CPU time of the simulator itself). The file
+    of a scenario holds its hardware, costs and lengths, and lists what is assumed; `oppo scenarios`
+    names those that are shipped, `oppo schedules` the schedules.
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    if os.environ.get(TRACEBACK):
+        return _run(arguments)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return _interrupted() if code == INTERRUPTED else code
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except BrokenPipeError:  # the reader of our output has left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{named}{error.strerror or error}")
+    except (ValueError, EngineError) as error:
+        return _fail(str(error))
+    except Exception as error:  # click's, which typer keeps to itself: bad options and the like
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "oppo"
+        return _fail(f"{message()} See: {path} --help")
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    result = app(args=arguments, prog_name="oppo", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _interrupted() -> int:
+    return _fail("interrupted; with --out, --resume goes on from what is written", INTERRUPTED)
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"oppo: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,124 @@
+"""What all commands share: options, output as a table or as one JSON document, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+Scenario = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A shipped name, or the path of a TOML file.")
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, help="PPO steps; the scenario's if not given.", metavar="N")
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of lengths and rewards; else the scenario's.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes; one per core if not given. Results do not depend on it."),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the scenario, by its dotted path; may be given several times.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write to this folder, which must be new or empty."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what --out already holds.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout instead of tables.")
+]
+
+FIRST_SIGN_S = 1.0  # what is over sooner shows no progress
+LINE_EVERY_S = 5.0  # where stderr is no terminal
+
+
+def show(*parts: Table | str) -> None:
+    """Tables and paragraphs on stdout, as wide as the terminal, else 80 columns."""
+    console = Console(highlight=False, soft_wrap=False)
+    for part in parts:
+        console.print(part, markup=False)
+
+
+def emit(document: Mapping[str, Any]) -> None:
+    """The one JSON document."""
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def overrides(sets: list[str] | None) -> dict[str, object]:
+    """KEY=VALUE pairs; ValueError for one that is none."""
+    pairs: dict[str, object] = {}
+    for text in sets or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"--set {text}: must be KEY=VALUE, such as cluster.actors=4")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def need_out(out: Path | None, **options: bool) -> None:
+    """ValueError for options that say something about a folder where none is given."""
+    for name, given in options.items():
+        if given and out is None:
+            raise ValueError(f"--{name} needs --out DIR")
+
+
+class Meter:
+    """Progress on stderr: a bar on a terminal, elsewhere a line now and then; nothing if quick."""
+
+    def __init__(self, what: str, unit: str) -> None:
+        self._what = what
+        self._unit = unit
+        self._next_s = monotonic() + FIRST_SIGN_S
+        self._bar: Progress | None = None
+        self._is_terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        now_s = monotonic()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+        elif now_s < self._next_s:
+            return
+        elif self._is_terminal:
+            self._bar = _bar()
+            self._bar.start()
+            self._bar.add_task(self._what, total=total, completed=done)
+        else:
+            self._next_s = now_s + LINE_EVERY_S
+            print(f"{self._what}: {done}/{total} {self._unit}", file=sys.stderr, flush=True)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,0 +1,179 @@
+"""`oppo compare`, `reproduce`, `bench` and the lists; help; and every mistake in one line."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oppo_sim.config import shipped_scenarios
+from oppo_sim.policies import CATALOG
+from tests.cli.conftest import Oppo
+
+FAST = ("--steps", 4, "--seeds", 2, "--jobs", 1)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def test_compare_says_who_is_faster_and_why(oppo: Oppo) -> None:
+    code, out, _ = oppo("compare", "tiny", *FAST, "--schedules", "trl,oppo")
+    assert code == 0
+    assert "Every number is simulated." in out
+    assert "as fast as trl" in out
+    assert "Exposed per step:" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_compare_as_json(oppo: Oppo) -> None:
+    document = json.loads(oppo("compare", "tiny", *FAST, "--json").out)
+    assert document["role"] == "simulated"
+    assert [row["schedule"] for row in document["schedules"]] == ["trl", "intra", "inter", "oppo"]
+    assert document["schedules"][0]["speedup"] == {"mean": 1, "low": 1, "high": 1}
+    assert document["seeds"] == [0, 1]
+    assert len(document["why"]) == 3
+
+
+def test_a_comparison_is_written_and_resumed(
+    oppo: Oppo, refused: Callable[..., str], tmp_path: Path
+) -> None:
+    arguments = ("compare", "tiny", *FAST, "--schedules", "trl,oppo", "--out", tmp_path)
+    assert oppo(*arguments).code == 0
+    before = contents(tmp_path)
+    assert set(before) == {
+        "comparison.json",
+        *(f"parts/tiny.{name}.{seed}.json" for name in ("trl", "oppo") for seed in (0, 1)),
+    }
+    assert "is not empty" in refused(*arguments)
+    assert oppo(*arguments, "--resume").code == 0
+    assert contents(tmp_path) == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("")
+    said = refused(*arguments[:-1], tmp_path / "other", "--resume")
+    assert "holds something else than a comparison" in said
+
+
+def test_reproduce_prints_the_rows_and_why(oppo: Oppo, tmp_path: Path) -> None:
+    code, out, _ = oppo("reproduce", *FAST, "--out", tmp_path / "paper")
+    assert code == 0
+    for words in ("T1b", "assumed", "inter > intra > 1", "Why, on stackexchange-3b (simulated)"):
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert {"paper_rows.csv", "paper_rows.png", "README.md"} < set(contents(tmp_path / "paper"))
+    document = json.loads(oppo("reproduce", *FAST, "--json").out)
+    assert [row["id"] for row in document["rows"]] == ["A1", "A2", "A3", "A4", "T1a", "T1b"]
+    assert set(document["assumptions"]) == {"common", "stackexchange-7b", "stackexchange-3b"}
+
+
+@pytest.mark.slow
+def test_bench_and_run_simulate_the_same(oppo: Oppo) -> None:
+    bench = json.loads(oppo("bench", "--suite", "sim", "--rounds", 1, "--json").out)
+    run = json.loads(oppo("run", "bench", "--json").out)
+    assert bench["mean_step_s"] == run["mean_step_s"]
+    assert bench["ratio"] == bench["simpy_timeouts_per_s"] / bench["steps_per_s"]
+
+
+def test_the_lists_name_all_there_is(oppo: Oppo) -> None:
+    assert set(json.loads(oppo("scenarios", "--json").out)) == set(shipped_scenarios())
+    assert set(json.loads(oppo("schedules", "--json").out)) == set(CATALOG)
+    for name in shipped_scenarios():
+        assert name in oppo("scenarios").out
+    assert "sequential: generate, score, train" in oppo("schedules").out
+
+
+def test_help_teaches(oppo: Oppo) -> None:
+    code, out, _ = oppo("--help")
+    assert code == 0
+    assert oppo() == (0, out, "")
+    for words in ("oppo run tiny", "oppo compare tiny", "oppo reproduce", "simulated", "assumed"):
+        assert words in out
+    assert oppo("run", "--help").code == 0
+
+
+def test_the_version(oppo: Oppo) -> None:
+    from oppo_sim import __version__
+
+    assert oppo("--version").out == f"oppo-testbed {__version__}\n"
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("rum tiny", "No such command 'rum'"),
+        ("run", "Missing argument 'SCENARIO'"),
+        ("run tiny --shedule oppo", "--shedule"),
+        ("run tinny", "no scenario is called 'tinny'; did you mean 'tiny'?"),
+        ("run missing.toml", "missing.toml: the scenario cannot be read: No such file"),
+        ("run tiny --schedule opo", "no schedule is called 'opo'; did you mean 'oppo'?"),
+        ("run tiny --steps 0", "--steps"),
+        ("run tiny --steps many", "--steps"),
+        ("run tiny --seed -1", "--seed"),
+        ("run tiny --set chunk", "--set chunk: must be KEY=VALUE"),
+        ("run tiny --set workload.lenghts=3", "unknown key 'lenghts'; did you mean 'lengths'?"),
+        ("run tiny --set cluster.actors=-1", "cluster.actors = -1: must be at least 1"),
+        ("run tiny --set costs.decode_token_s=nan", "costs.decode_token_s = nan"),
+        ("run tiny --set schedule.chunk=0", "schedule.chunk"),
+        ("run tiny --set schedule.overcommit=-1", "schedule.overcommit"),
+        ("run tiny --set schedule.batch=9999", "schedule.batch = 9999"),
+        ("run tiny --spans", "--spans needs --out DIR"),
+        ("run tiny --resume", "--resume needs --out DIR"),
+        ("compare tiny --schedules trl,trl", "two schedules are called 'trl'"),
+        ("compare tiny --schedules trl,opo", "no schedule is called 'opo'"),
+        ("compare tiny --seeds 0", "--seeds"),
+        ("bench --suite gpu", "--suite"),
+        ("reproduce --resume", "--resume needs --out DIR"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    refused: Callable[..., str], arguments: str, message: str
+) -> None:
+    assert message in refused(*arguments.split())
+
+
+def test_malformed_toml_is_one_clear_line(refused: Callable[..., str], tmp_path: Path) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_text("[workload\nlengths = 3")
+    assert "broken.toml: is not valid TOML" in refused("run", file)
+
+
+@pytest.mark.parametrize("command", ["run tiny --steps 2", "compare tiny --steps 2", "reproduce"])
+def test_a_folder_that_cannot_be_written_is_one_clear_line(
+    refused: Callable[..., str], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    said = refused(*command.split(), "--out", tmp_path / "file" / "out")
+    assert "cannot write to" in said
+    assert "Not a directory" in said
+
+
+def test_developers_can_have_the_traceback(oppo: Oppo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPPO_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="tinny"):
+        oppo("run", "tinny")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m oppo_sim.cli schedules | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.startswith("trl")
+
+
+def test_the_command_line_starts_light() -> None:
+    """Help must be quick: what a command needs is loaded when it runs."""
+    script = (
+        "import sys, oppo_sim.cli\n"
+        "print({'numpy', 'scipy', 'pandas', 'matplotlib', 'simpy', 'joblib', 'pydantic', 'torch'}"
+        " & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "set()\n"
