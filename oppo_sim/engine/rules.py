@@ -24,27 +24,36 @@ from oppo_sim.engine.state import State
 from oppo_sim.policies import admission, release, routing
 
 Choice = Command | Decision
+Rule = Callable[[State], Sequence[Choice]]
 
 
 def decide(state: State) -> list[Choice]:
     """All commands and decisions that the state calls for, each already folded into it."""
     opening = not state.planned
     choices: list[Choice] = []
-
-    def made(rules: Iterable[Callable[[State], Sequence[Choice]]]) -> bool:
-        before = len(choices)
-        for rule in rules:
-            for choice in rule(state):
-                state.apply(choice)
-                choices.append(choice)
-        return len(choices) > before
-
-    made((plan,))
-    while made(BATCHING):
+    if opening:
+        _fold(state, plan(state), choices)
+    while _ask(BATCHING, state, choices):
         pass  # what is taken, trained or dropped is out of the way of the next batch
-    made(WORKING)
-    made((lambda state: place(state, opening),))
+    _ask(WORKING, state, choices)
+    _fold(state, place(state, opening), choices)
     return choices
+
+
+def _ask(rules: Iterable[Rule], state: State, choices: list[Choice]) -> bool:
+    """Ask some rules in order; whether one of them had something to say."""
+    before = len(choices)
+    for rule in rules:
+        made = rule(state)
+        if made:
+            _fold(state, made, choices)
+    return len(choices) > before
+
+
+def _fold(state: State, made: Sequence[Choice], choices: list[Choice]) -> None:
+    for choice in made:
+        state.apply(choice)
+    choices += made
 
 
 def finishes_needed(state: State) -> int:
@@ -66,8 +75,6 @@ def finishes_needed(state: State) -> int:
 
 
 def plan(state: State) -> Sequence[Choice]:
-    if state.planned:
-        return ()
     seen = state.observe()
     schedule = state.schedule
     return (
