@@ -63,12 +63,15 @@ class Bench:
         }
 
 
-def bench_sim(rounds: int = ROUNDS, progress: Progress | None = None) -> Bench:
+def bench_sim(
+    rounds: int = ROUNDS, seed: int | None = None, progress: Progress | None = None
+) -> Bench:
     """Time `oppo`, `inter` and `trl` on the scenario `bench`, spans off, and bare timeouts.
 
     Rounds interleave them, so that a slower minute of the machine hits all alike.
     """
     scenario = load_scenario(SCENARIO)
+    seed = scenario.seed if seed is None else seed
     schedules = {name: scenario.schedule(name) for name in SCHEDULES}
     steps_per_s: dict[str, list[float]] = {name: [] for name in schedules}
     timeouts_per_s: list[float] = []
@@ -78,14 +81,14 @@ def bench_sim(rounds: int = ROUNDS, progress: Progress | None = None) -> Bench:
         for name, schedule in schedules.items():
 
             def run(name: str = name, schedule: Schedule = schedule) -> None:
-                means[name] = _mean_step_s(scenario, schedule)
+                means[name] = _mean_step_s(scenario, schedule, seed)
 
             steps_per_s[name].append(scenario.steps / _cpu_s(run))
         if progress is not None:
             progress(number + 1, rounds)
     return Bench(
         scenario=scenario.name,
-        seed=scenario.seed,
+        seed=seed,
         steps=scenario.steps,
         rounds=rounds,
         speeds={
@@ -96,8 +99,8 @@ def bench_sim(rounds: int = ROUNDS, progress: Progress | None = None) -> Bench:
     )
 
 
-def _mean_step_s(scenario: Scenario, schedule: Schedule) -> float:
-    return summarise(simulate(scenario, schedule)).mean_step_s
+def _mean_step_s(scenario: Scenario, schedule: Schedule, seed: int) -> float:
+    return summarise(simulate(scenario, schedule, seed=seed)).mean_step_s
 
 
 def _cpu_s(work: Callable[[], None]) -> float:

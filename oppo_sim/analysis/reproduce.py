@@ -12,13 +12,14 @@ from typing import Any
 import oppo_sim
 from oppo_sim.analysis import figures
 from oppo_sim.analysis.compare import Comparison, compare_all
+from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.paper import Outcome, PaperRow, orderings, paper_rows
 from oppo_sim.analysis.parts import Progress
 from oppo_sim.config import Scenario, load_scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.runs import RunError, claim_folder, write_whole
 
-SEEDS = 5  # the paper: means of 5 runs
+SEEDS = range(5)  # the paper: means of 5 runs
 PARTS = "parts"
 COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role")
 COMMON = (
@@ -52,8 +53,16 @@ class Reproduction:
                 **{s.name: list(s.assumptions) for s in self.scenarios},
             },
             "conditions": [
-                {"scenario": c.scenario, "seeds": list(c.seeds), "steps": c.steps}
-                for c in self.comparisons
+                {
+                    "scenario": comparison.scenario,
+                    "seeds": list(comparison.seeds),
+                    "steps": comparison.steps,
+                    "schedules": [
+                        schedule_document(scenario.schedule(standing.schedule))
+                        for standing in comparison.standings
+                    ],
+                }
+                for scenario, comparison in zip(self.scenarios, self.comparisons, strict=True)
             ],
         }
 
@@ -62,7 +71,7 @@ def reproduce(
     out: Path | None = None,
     *,
     resume: bool = False,
-    seeds: int = SEEDS,
+    seeds: Sequence[int] = SEEDS,
     steps: int | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -77,7 +86,7 @@ def reproduce(
     pairs = _pairs(rows)
     comparisons = compare_all(
         pairs,
-        range(seeds),
+        seeds,
         steps,
         jobs,
         keep=None if out is None else out / PARTS,
@@ -155,7 +164,10 @@ def _readme(reproduction: Reproduction, rows: Sequence[PaperRow]) -> str:
     for comparison in reproduction.comparisons:
         seeds = ", ".join(map(str, comparison.seeds))
         lines.append(f"- {comparison.scenario}: {comparison.steps} steps, seeds {seeds}")
-    lines += [f"- oppo-testbed {oppo_sim.__version__}; schedules as in `oppo schedules`"]
+    lines += [
+        f"- oppo-testbed {oppo_sim.__version__}; schedules as `oppo schedules` lists them, with "
+        "the axes that each scenario's [schedule] table sets: `oppo reproduce --json` has them all"
+    ]
     lines += ["", "## Sources of the paper's values", ""]
     lines += [f"- {row.id}: {row.source}" for row in rows]
     return "\n".join(lines) + "\n"

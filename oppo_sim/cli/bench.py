@@ -20,6 +20,7 @@ class Suite(StrEnum):
 def bench(
     suite: Annotated[Suite, typer.Option(help="What to time.")] = Suite.sim,
     rounds: Annotated[int, typer.Option(min=1, help="Repetitions, of which the medians.")] = 5,
+    seed: console.Seed = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Time the simulator itself.
@@ -30,7 +31,7 @@ def bench(
     from oppo_sim.analysis.bench import bench_sim
 
     with console.Meter(f"bench {suite.value}", "rounds") as meter:
-        found = bench_sim(rounds, meter)
+        found = bench_sim(rounds, seed, meter)
     if as_json:
         console.emit(found.as_dict())
     else:

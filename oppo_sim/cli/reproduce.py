@@ -17,6 +17,7 @@ def reproduce(
     out: console.Out = None,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs per schedule.")] = 5,
     steps: console.Steps = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow it.")] = 0,
     jobs: console.Jobs = None,
     resume: console.Resume = False,
     as_json: console.AsJson = False,
@@ -31,7 +32,12 @@ def reproduce(
     console.need_out(out, resume=resume)
     with console.Meter("simulating the paper's rows", "runs") as meter:
         found = analysis.reproduce(
-            out, resume=resume, seeds=seeds, steps=steps, jobs=jobs, progress=meter
+            out,
+            resume=resume,
+            seeds=range(seed, seed + seeds),
+            steps=steps,
+            jobs=jobs,
+            progress=meter,
         )
     if as_json:
         console.emit(found.as_dict())

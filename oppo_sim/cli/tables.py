@@ -25,6 +25,7 @@ def metrics_table(metrics: Metrics) -> Table:
 
 def _lines(m: Metrics) -> list[tuple[str, str]]:
     interval = _interval(Mean(m.mean_step_s, m.mean_step_low_s, m.mean_step_high_s), ".4g")
+    interval = "no interval below 40 steps" if interval == "-" else f"95 % interval {interval}"
     stages = [
         f"{stage} {seconds:.4g} s ({seconds / m.mean_step_s:.0%})"
         for stage, seconds in m.stages_s.items()
@@ -34,7 +35,7 @@ def _lines(m: Metrics) -> list[tuple[str, str]]:
     busy = [f"{device} {share:.0%}" for device, share in m.utilisation.items()]
     admitted = "-" if m.admitted_tokens_mean is None else f"{m.admitted_tokens_mean:.1f}"
     return [
-        ("step time", f"mean {m.mean_step_s:.4g} s (95 % interval {interval})"),
+        ("step time", f"mean {m.mean_step_s:.4g} s ({interval})"),
         ("", f"median {m.p50_step_s:.4g} s, 95th percentile {m.p95_step_s:.4g} s"),
         ("exposed, per step", ", ".join(stages)),
         ("scoring hidden", f"{hidden} of {m.score_s:.4g} scorer seconds per step"),
@@ -104,7 +105,7 @@ def paper_table(outcomes: tuple[Outcome, ...]) -> Table:
 def _interval(mean: Mean, spec: str) -> str:
     if mean.low is None or mean.high is None:
         return "-"
-    return f"{mean.low:{spec}}-{mean.high:{spec}}"
+    return f"{mean.low:{spec}} to {mean.high:{spec}}"
 
 
 def _half_width(mean: Mean, spec: str) -> str:

@@ -15,7 +15,7 @@ from oppo_sim.runs import RunError
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reproduction")
-    reproduce(out, seeds=2, steps=4, jobs=1)
+    reproduce(out, seeds=(0, 1), steps=4, jobs=1)
     return out
 
 
@@ -66,7 +66,7 @@ def test_the_table_has_the_agreed_columns(folder: Path) -> None:
 
 def test_everything_assumed_is_listed_in_one_place(folder: Path) -> None:
     readme = (folder / "README.md").read_text()
-    result = reproduce(seeds=1, steps=2, jobs=1)
+    result = reproduce(seeds=(0,), steps=2, jobs=1)
     for scenario in result.scenarios:
         assert scenario.assumptions
         for assumption in scenario.assumptions:
@@ -80,7 +80,7 @@ def test_the_figure_is_a_png(folder: Path) -> None:
 
 
 def test_the_same_seeds_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    reproduce(tmp_path, seeds=2, steps=4, jobs=2)
+    reproduce(tmp_path, seeds=(0, 1), steps=4, jobs=2)
     assert contents(tmp_path) == contents(folder)
 
 
@@ -93,18 +93,18 @@ def test_a_killed_reproduction_goes_on(folder: Path, tmp_path: Path) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        reproduce(tmp_path, seeds=2, steps=4, jobs=1, progress=kill)
+        reproduce(tmp_path, seeds=(0, 1), steps=4, jobs=1, progress=kill)
     assert len(list((tmp_path / "parts").iterdir())) == 5
     with pytest.raises(RunError, match="is not empty"):
-        reproduce(tmp_path, seeds=2, steps=4, jobs=1)
-    reproduce(tmp_path, resume=True, seeds=2, steps=4, jobs=1)
+        reproduce(tmp_path, seeds=(0, 1), steps=4, jobs=1)
+    reproduce(tmp_path, resume=True, seeds=(0, 1), steps=4, jobs=1)
     assert contents(tmp_path) == contents(folder)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(RunError, match="holds something else"):
-        reproduce(tmp_path, resume=True, seeds=1, steps=1, jobs=1)
+        reproduce(tmp_path, resume=True, seeds=(0,), steps=1, jobs=1)
     assert contents(tmp_path) == {"thesis.tex": b"mine"}
 
 
@@ -145,6 +145,6 @@ def test_nothing_is_written_without_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = module.reproduce(seeds=1, steps=2, jobs=1)
+    result = module.reproduce(seeds=(0,), steps=2, jobs=1)
     assert isinstance(result, Reproduction)
     assert list(tmp_path.iterdir()) == []

@@ -64,7 +64,9 @@ def test_reproduce_prints_the_rows_and_why(oppo: Oppo, tmp_path: Path) -> None:
         assert words in out
     assert max(map(len, out.splitlines())) <= 80
     assert {"paper_rows.csv", "paper_rows.png", "README.md"} < set(contents(tmp_path / "paper"))
-    document = json.loads(oppo("reproduce", *FAST, "--json").out)
+    document = json.loads(oppo("reproduce", *FAST, "--seed", 3, "--json").out)
+    assert document["conditions"][0]["seeds"] == [3, 4]
+    assert document["conditions"][1]["schedules"][3]["chunk"] == 500
     assert [row["id"] for row in document["rows"]] == ["A1", "A2", "A3", "A4", "T1a", "T1b"]
     assert set(document["assumptions"]) == {"common", "stackexchange-7b", "stackexchange-3b"}
 
@@ -73,6 +75,7 @@ def test_reproduce_prints_the_rows_and_why(oppo: Oppo, tmp_path: Path) -> None:
 def test_bench_and_run_simulate_the_same(oppo: Oppo) -> None:
     bench = json.loads(oppo("bench", "--suite", "sim", "--rounds", 1, "--json").out)
     run = json.loads(oppo("run", "bench", "--json").out)
+    assert bench["seed"] == run["seed"]
     assert bench["mean_step_s"] == run["mean_step_s"]
     assert bench["ratio"] == bench["simpy_timeouts_per_s"] / bench["steps_per_s"]
 
@@ -127,6 +130,10 @@ def test_the_version(oppo: Oppo) -> None:
         ("compare tiny --schedules trl,trl", "two schedules are called 'trl'"),
         ("compare tiny --schedules trl,opo", "no schedule is called 'opo'"),
         ("compare tiny --seeds 0", "--seeds"),
+        (
+            "compare tiny --schedules trl,inter --steps 2 --jobs 1 --set costs={model='constant'}",
+            "steps take no time",
+        ),
         ("bench --suite gpu", "--suite"),
         ("reproduce --resume", "--resume needs --out DIR"),
     ],
