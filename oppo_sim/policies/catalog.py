@@ -58,7 +58,7 @@ def named(name: str) -> Schedule:
         return CATALOG[name]
     except KeyError:
         near = get_close_matches(name, CATALOG, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(
             f"no schedule is called {name!r}{hint} There are: {', '.join(CATALOG)}"
         ) from None
