@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from oppo_sim.config import shipped_scenarios
+from oppo_sim.analysis.documents import schedule_document
+from oppo_sim.config import load_scenario, shipped_scenarios
 from oppo_sim.policies import CATALOG
 from tests.cli.conftest import Oppo
 
@@ -66,7 +67,9 @@ def test_reproduce_prints_the_rows_and_why(oppo: Oppo, tmp_path: Path) -> None:
     assert {"paper_rows.csv", "paper_rows.png", "README.md"} < set(contents(tmp_path / "paper"))
     document = json.loads(oppo("reproduce", *FAST, "--seed", 3, "--json").out)
     assert document["conditions"][0]["seeds"] == [3, 4]
-    assert document["conditions"][1]["schedules"][3]["chunk"] == 500
+    oppo_there = schedule_document(load_scenario("stackexchange-3b").schedule("oppo"))
+    schedules = document["conditions"][1]["schedules"]
+    assert json.loads(json.dumps(oppo_there)) in schedules
     assert [row["id"] for row in document["rows"]] == ["A1", "A2", "A3", "A4", "T1a", "T1b"]
     assert set(document["assumptions"]) == {"common", "stackexchange-7b", "stackexchange-3b"}
 
