@@ -61,7 +61,7 @@ def test_roofline_has_the_models_where_the_scenario_puts_them() -> None:
     assert [h.model.name for h in priced.trainer.trained] == ["Qwen2.5-3B"] * 2
     assert priced.trainer.forwards == ()
     assert (priced.trainer.devices, priced.trainer.epochs) == (7, 4)
-    assert priced.efficiency == Efficiency(prefill_mfu=0.20, train_mfu=0.30)
+    assert priced.efficiency == Efficiency(prefill_mfu=0.125, train_mfu=0.30)
     assert priced.decode.token_s(16, 0) == pytest.approx(36 * 0.894e-3)
 
 
