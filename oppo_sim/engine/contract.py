@@ -41,6 +41,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+
+class EngineError(RuntimeError):
+    """A machine failed, broke the contract, or cannot run the schedule."""
+
+
 Counts: TypeAlias = tuple[tuple[int, int], ...]  # (rollout, response tokens so far)
 
 

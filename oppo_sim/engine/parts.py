@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from oppo_sim.engine.contract import Lane
-
-
-class EngineError(RuntimeError):
-    """A machine failed, broke the contract, or cannot run the schedule."""
+from oppo_sim.engine.contract import EngineError, Lane
 
 
 class Rollout:
@@ -43,12 +39,19 @@ class Rollout:
         self.oldest = -1  # the weights version that decoded its first token; -1: not begun
         self.version = -1  # the version that decodes now, from token `since` on
         self.since = 0
-        self.segments: list[tuple[int, int, int]] = []  # closed ones: (start, end, version)
+        self.segments: list[tuple[int, int, int]] = []  # before that: (start, end, version)
 
-    def close_segment(self, tokens: int) -> None:
+    def change_version(self, tokens: int, version: int) -> None:
+        """Token `tokens` and those after it are decoded by other weights."""
         if tokens > self.since:
             self.segments.append((self.since, tokens, self.version))
         self.since = self.tokens = tokens
+        self.version = version
+
+    def stale_tokens(self, version: int) -> int:
+        """Its tokens that weights before `version` decoded."""
+        last = self.tokens - self.since if self.version < version else 0
+        return last + sum([end - start for start, end, by in self.segments if by < version])
 
 
 class Actor:

@@ -12,6 +12,7 @@ from oppo_sim.engine.contract import (
     Done,
     Drop,
     Emitted,
+    EngineError,
     Entry,
     Failed,
     Finished,
@@ -27,7 +28,7 @@ from oppo_sim.engine.contract import (
     Train,
 )
 from oppo_sim.engine.occupancy import Occupancy
-from oppo_sim.engine.parts import Actor, Batch, EngineError, Rollout, Scorer, capacity
+from oppo_sim.engine.parts import Actor, Batch, Rollout, Scorer, capacity
 from oppo_sim.policies.schedule import Schedule
 from oppo_sim.records import Observation, StepRecord
 
@@ -145,8 +146,7 @@ class State:
                 self._reprefilled += tokens
             if row.oldest < 0:
                 row.oldest = self.version
-            row.version = self.version
-            row.since = tokens
+            row.change_version(tokens, self.version)
             row.lane = lane
             lane.running[rollout] = row
         self.running += len(command.starts)
@@ -192,7 +192,7 @@ class State:
         lane = self._actor[event.lane]
         row = lane.running.pop(event.rollout)
         self.running -= 1
-        row.close_segment(event.tokens)
+        row.tokens = event.tokens
         row.finished = True
         row.lane = None
         lane.tight = False
@@ -234,7 +234,7 @@ class State:
         lane = self._actor[event.lane]
         for rollout, tokens in event.counts:
             row = lane.running.pop(rollout)
-            row.close_segment(tokens)
+            row.tokens = tokens
             row.lane = None
             self.pausing -= row.pausing
             row.pausing = False
@@ -292,8 +292,7 @@ class State:
         self.syncing = False
         for rollout, tokens in event.counts:
             row = self.rollouts[rollout]
-            row.close_segment(tokens)
-            row.version = command.version
+            row.change_version(tokens, command.version)
             if tokens == 0:
                 row.oldest = command.version
         if command.kv == "recompute":
@@ -345,12 +344,7 @@ class State:
             staleness=tuple([batch.update - row.oldest for row in rows]),
             deferrals=tuple([row.deferrals for row in rows]),
             rewards=tuple([row.reward or 0.0 for row in rows]),
-            stale_tokens=sum(
-                end - start
-                for row in rows
-                for start, end, version in row.segments
-                if version < batch.update
-            ),
+            stale_tokens=sum([row.stale_tokens(batch.update) for row in rows]),
             admitted=self.admitted,
             dropped=self.dropped,
             carried_tokens=sum(row.tokens for row in left),
