@@ -61,7 +61,7 @@ def _label(outcome: Outcome) -> str:
 def _title(outcomes: Sequence[Outcome]) -> str:
     roles = list(dict.fromkeys(outcome.row.role for outcome in outcomes))
     if roles == ["assumed"]:
-        return "OPPO's speed-ups, paper and simulation; all assumed: nothing is fitted to the paper"
+        return "OPPO's speed-ups, paper and simulation; role of every row: assumed, so no evidence"
     by_role = [
         f"{role}: {', '.join(o.row.id for o in outcomes if o.row.role == role)}" for role in roles
     ]

@@ -18,7 +18,8 @@ class PaperRow:
     """A published speed-up of `schedule` over `baseline`.
 
     role: "fitted" where the scenario was fitted to it, "held_out" where it was kept for checking,
-    "assumed" where nothing was fitted at all: agreement is then no evidence, and its lack neither.
+    "assumed" where its numbers were chosen by hand with the paper's rows in view: agreement is then
+    no evidence.
     """
 
     id: str

@@ -25,6 +25,8 @@ COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "
 COMMON = (
     "Speed-up is the ratio of mean step times: both systems are taken to need equally many steps "
     "to a reward, as the paper's reward curves show (R1, R2).",
+    "Stand-ins (lengths above all) and efficiencies were chosen by hand by readers of the paper's "
+    "rows: no row here is a blind prediction.",
     "The paper's minutes come from reading notes; which machine each row ran on is not known.",
 )
 
@@ -140,8 +142,9 @@ def _readme(reproduction: Reproduction, rows: Sequence[PaperRow]) -> str:
         "# OPPO's speed-ups, simulated",
         "",
         "Every number under *simulated* comes from the simulator, none from a GPU. The role says "
-        "what a row may prove: *assumed*: nothing was fitted to the paper; *fitted*: the scenario "
-        "was fitted to this row; *held_out*: it was kept for checking.",
+        "what a row may prove. *assumed*: the scenario's numbers were chosen by hand, with the "
+        "paper's rows in view, so agreement is no evidence; *fitted*: the scenario was fitted to "
+        "this row; *held_out*: the row was kept for checking.",
         "",
         *_table(reproduction.outcomes),
         "",

@@ -57,8 +57,8 @@ def _print(found: Reproduction, out: Path | None) -> None:
         "OPPO's speed-ups over TRL: the paper's, and simulated ones with 95 % intervals over the "
         f"seeds ({'; '.join(conditions)}).",
         paper_table(found.outcomes),
-        "role: assumed = nothing was fitted to the paper; fitted = to this row; held_out = kept "
-        "for checking.",
+        "role: assumed = numbers chosen by hand, with the paper's rows in view, so agreement is no "
+        "evidence; fitted = fitted to this row; held_out = kept for checking.",
         *(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in found.orderings()),
     )
     for comparison in found.comparisons:
