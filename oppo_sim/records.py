@@ -6,7 +6,7 @@ Times are seconds since the run began, lengths are tokens, intervals are half-op
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 1
@@ -46,9 +46,7 @@ class StepRecord:
     admitted: int
     dropped: int
     # of this step
-    carried_tokens: (
-        int  # tokens that unfinished and surplus rollouts hold at the end, as far as emitted
-    )
+    carried_tokens: int  # held at the end by rollouts not trained yet, as far as emitted
     wasted_tokens: int
     reprefilled_tokens: int
     kv_peak_tokens: int
@@ -98,16 +96,18 @@ class Observation:
 
 def to_row(record: StepRecord | Span) -> dict[str, Any]:
     """A record as one JSON object."""
-    return record._asdict() if isinstance(record, Span) else asdict(record)
+    if isinstance(record, Span):
+        return record._asdict()
+    return {name: getattr(record, name) for name in _STEP_FIELDS}
 
 
 _LISTS = ("trained", "tokens", "staleness", "deferrals", "rewards")
-_STEP_FIELDS = frozenset(f.name for f in fields(StepRecord))
+_STEP_FIELDS = tuple(f.name for f in fields(StepRecord))
 
 
 def step_from_row(row: Mapping[str, Any]) -> StepRecord:
     """The record of one JSON object; ValueError names a field that is missing or unknown."""
-    odd = sorted(_STEP_FIELDS ^ set(row))
+    odd = sorted(set(_STEP_FIELDS) ^ set(row))
     if odd:
         raise ValueError(
             f"a step has the fields of schema {SCHEMA_VERSION}; missing or unknown: {odd}"

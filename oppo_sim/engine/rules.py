@@ -193,6 +193,9 @@ def place(state: State, opening: bool) -> Sequence[Choice]:
     if not (state.fresh or state.resumed) or state.trained > state.version:
         return ()
     schedule = state.schedule
+    bound = schedule.max_staleness
+    if schedule.stale == "drop" and bound is not None and state.version < state.takes - bound:
+        return ()  # what these weights began would be dropped at once
     pool = (schedule.pool or 1 << 60) - state.running
     room = [
         actor.capacity - actor.load if _is_open(state, actor, opening) else -1

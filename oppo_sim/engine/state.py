@@ -321,9 +321,6 @@ class State:
 
     def _record(self, batch: Batch, event: Done) -> StepRecord:
         seen, rows = self._seen, batch.rollouts
-        left = chain(
-            self.done.values(), self.resumed.values(), *(a.running.values() for a in self.actors)
-        )
         return StepRecord(
             step=self.step,
             start_s=self._start_s,
@@ -347,7 +344,7 @@ class State:
             stale_tokens=sum([row.stale_tokens(batch.update) for row in rows]),
             admitted=self.admitted,
             dropped=self.dropped,
-            carried_tokens=sum(row.tokens for row in left),
+            carried_tokens=sum([row.tokens for row in self.rollouts.values()]),
             wasted_tokens=self._wasted,
             reprefilled_tokens=self._reprefilled,
             kv_peak_tokens=event.kv_peak_tokens,

@@ -51,6 +51,8 @@ class SimPyMachine:
         contention: Contention | None = None,
         round_s: float = 0.0,
     ) -> None:
+        if costs.decode.token_s(1, 0.0) <= 0.0:
+            raise ValueError("decoding a token takes 0 s: the costs of decoding must be above 0")
         self._lanes = {lane.name: lane for lane in lanes}
         self._place = {lane.name: place for place, lane in enumerate(lanes)}
         self._costs = costs
