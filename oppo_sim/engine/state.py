@@ -137,6 +137,7 @@ class State:
         lane = self._actor[command.lane]
         if not lane.running:
             self.occupancy.begin(lane.name, self.now_s)
+            lane.unflushed = [row for row in lane.unflushed if row.id in self.done]
         for rollout, tokens in command.starts:
             row = self.fresh.pop(rollout, None) or self.resumed.pop(rollout)
             if row.home is not None:
@@ -199,10 +200,11 @@ class State:
         self.pausing -= row.pausing
         row.pausing = False
         self.done[event.rollout] = row
-        if self.schedule.flush == "rollout":
-            self._flush(row)
-        else:
-            lane.unflushed.append(row)
+        if self.schedule.scoring != "batch":
+            if self.schedule.flush == "rollout":
+                self._flush(row)
+            else:
+                lane.unflushed.append(row)
         if not lane.running:
             self.occupancy.end(lane.name, event.at_s)
 
@@ -224,8 +226,8 @@ class State:
                 lane.running[rollout].tokens = tokens
 
     def _flush(self, row: Rollout) -> None:
-        """Hand a finished response to its scorer, unless it is taken, or scored by the batch."""
-        if self.schedule.scoring != "batch" and row.sent < row.tokens and row.id in self.done:
+        """Hand a finished response to its scorer, unless that has happened with its batch."""
+        if row.sent < row.tokens and row.id in self.done:
             row.emitted = row.tokens
             self.scorer_of(row.id).pending[row.id] = row
 
