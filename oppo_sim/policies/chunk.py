@@ -59,12 +59,12 @@ class ProbedChunk:
         for tokens in self.candidates:
             at_least("chunk.candidates", tokens, 1)
         at_least("chunk.repeats", self.repeats, 1)
+        whole("chunk.every", self.every)
         if self.every <= self._probes:
             raise ValueError(
                 f"chunk.every = {self.every} leaves no step to use the winner: "
                 f"it must exceed candidates x repeats = {self._probes}"
             )
-        whole("chunk.every", self.every)
 
     @property
     def _probes(self) -> int:

@@ -85,8 +85,10 @@ class Schedule:
                 at_least(field, getattr(self, field), least)
         if self.batch % self.group:
             raise ValueError(f"batch = {self.batch}: must be a multiple of group = {self.group}")
-        # an int stands for the fixed policy, which checks it
-        _ = self.chunk_policy, self.overcommit_policy
+        if not (self.chunk is None or hasattr(self.chunk, "chunk_tokens")):
+            FixedChunk(self.chunk)  # checks it
+        if not hasattr(self.overcommit, "overcommit"):
+            FixedOvercommit(self.overcommit)
 
     def _check_together(self) -> None:
         """Choices that contradict each other."""

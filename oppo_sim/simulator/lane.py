@@ -269,7 +269,7 @@ class ActorLane:
         self._advance(self._at)
         if not self.rows or self._held:
             return
-        self._anchor_s = self._reached_s + self._stall_s()
+        self._anchor_s = self._reached_s + self._stall_s() * self._speed
         order = self._order
         order.sort()
         last = order[0][2].end

@@ -65,7 +65,8 @@ class SimPyMachine:
         self._begun: dict[int, int] = {}  # the weights version that decoded a rollout's first token
         self._home: dict[int, ActorLane] = {}  # where the cache of a paused rollout is
         self._devices = Devices(lanes, contention)
-        self._tasks = Tasks(self._clock, self._pace)
+        self._rivals: list[ActorLane] = []  # actor lanes that share a device with a scorer
+        self._tasks = Tasks(self._clock, self._pace, self._slow_rivals)
         self._actors: dict[str, ActorLane] = {}
         for index, lane in enumerate(lane for lane in lanes if lane.kind == "actor"):
             devices = lane.devices
@@ -81,7 +82,7 @@ class SimPyMachine:
                 ran_dry if rival else None,
             )
         self._actor_list = list(self._actors.values())
-        self._rivals = [self._actors[name] for name in self._actors if name in self._devices.rivals]
+        self._rivals += [lane for lane in self._actor_list if lane.name in self._devices.rivals]
 
     def lanes(self) -> Mapping[str, Lane]:
         return self._lanes
@@ -230,7 +231,6 @@ class SimPyMachine:
 
         def done(start_s: float, end_s: float) -> None:
             self._out.append(Done(end_s, command.lane, command, start_s, rewards))
-            self._slow_rivals(command.lane, end_s)
 
         task = Task(
             lane.name,
@@ -242,9 +242,9 @@ class SimPyMachine:
         )
         if handoff_s:
             arrive_s = self._now_s + handoff_s
-            self._clock.at(arrive_s, Clock.TASK, lambda: self._begin(task, arrive_s))
+            self._clock.at(arrive_s, Clock.TASK, lambda: self._tasks.submit(task, arrive_s))
         else:
-            self._begin(task, self._now_s)
+            self._tasks.submit(task, self._now_s)
 
     def _score_work_s(self, command: Score) -> float:
         prompt_of = self._workload.prompt_tokens
@@ -294,11 +294,7 @@ class SimPyMachine:
             lambda at_s: self._devices.switch_s(devices, "train") + seconds,
             done,
         )
-        self._begin(task, self._now_s)
-
-    def _begin(self, task: Task, now_s: float) -> None:
-        self._tasks.submit(task, now_s)
-        self._slow_rivals(task.lane, now_s)
+        self._tasks.submit(task, self._now_s)
 
     def _forget(self, rollouts: Sequence[int]) -> None:
         for rollout in rollouts:
@@ -321,9 +317,9 @@ class SimPyMachine:
         )
         return self._contention.score_stretch if decoding else 1.0
 
-    def _slow_rivals(self, lane: str, now_s: float) -> None:
-        """Scoring began or ended: decoding on its devices changes speed."""
-        if self._lanes[lane].kind != "scorer":
+    def _slow_rivals(self, now_s: float) -> None:
+        """Scoring may have begun or ended: decoding on its devices changes speed."""
+        if not self._rivals:
             return
         scoring = {
             d

@@ -64,8 +64,14 @@ class Task:
 class Tasks:
     """The running tasks and those that wait for their devices, first come, first served."""
 
-    def __init__(self, clock: Clock, pace: Callable[[Collection[str]], float]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        pace: Callable[[Collection[str]], float],
+        changed: Callable[[float], None],
+    ) -> None:
         self._clock = clock
+        self._changed = changed  # called when other tasks run than before
         self._pace_on = pace  # wall seconds per second of work on these devices now
         self.running: list[Task] = []
         self._waiting: list[Task] = []
@@ -95,3 +101,4 @@ class Tasks:
             else:
                 self._waiting.append(task)
             claimed.update(task.devices)
+        self._changed(now_s)
