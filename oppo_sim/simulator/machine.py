@@ -25,9 +25,10 @@ from oppo_sim.engine.contract import (
     Sync,
     Train,
 )
+from oppo_sim.simulator.batch import Stop
 from oppo_sim.simulator.clock import Clock
 from oppo_sim.simulator.devices import Contention, Devices
-from oppo_sim.simulator.lane import ActorLane, Stop
+from oppo_sim.simulator.lane import ActorLane
 from oppo_sim.simulator.tasks import Task, Tasks
 
 
@@ -155,14 +156,14 @@ class SimPyMachine:
 
     def _join(self, lane: ActorLane, command: Generate, at_s: float) -> None:
         workload, version = self._workload, self._version
-        was_dry = not lane.rows
+        was_dry = not lane.batch.rows
         lane.open(command.chunk_tokens)
         for rollout, tokens in command.starts:
             if tokens == 0:
                 self._begun[rollout] = version
             home = self._home.pop(rollout, None)
             if home is not None and home is not lane:
-                home.forget(rollout)
+                home.batch.forget(rollout)
             prompt, final = workload.prompt_tokens(rollout), workload.response_tokens(rollout)
             lane.add(rollout, tokens, final, prompt, workload.stop_reason(rollout))
         if was_dry:
@@ -181,7 +182,7 @@ class SimPyMachine:
             for counts in (kept, lost)
             if counts
         ]
-        if not lane.rows:
+        if not lane.batch.rows:
             self._pace_changed(lane, at_s)
 
     def _sync(self, command: Sync) -> None:
@@ -198,7 +199,7 @@ class SimPyMachine:
             lane.at_boundary(self._now_s, lambda at_s, lane=lane: arrive(lane, at_s))  # type: ignore[misc]
 
     def _swap(self, command: Sync, lanes: Sequence[ActorLane], start_s: float) -> None:
-        counts = tuple(sorted(count for lane in lanes for count in lane.counts()))
+        counts = tuple(sorted(count for lane in lanes for count in lane.batch.counts()))
         recompute = command.kv == "recompute"
         if recompute:
             self._lose_caches(lanes)
@@ -209,7 +210,7 @@ class SimPyMachine:
             self._begun.update((r, command.version) for r, tokens in counts if tokens == 0)
             for lane in lanes:
                 lane.release(end_s, recompute)
-            peak = max(lane.take_peak() for lane in lanes)
+            peak = max(lane.batch.take_peak() for lane in lanes)
             done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak)
             self._out.append(done)
 
@@ -217,8 +218,8 @@ class SimPyMachine:
 
     def _lose_caches(self, lanes: Sequence[ActorLane]) -> None:
         for lane in lanes:
-            for rollout in list(lane.kept):
-                lane.forget(rollout)
+            for rollout in list(lane.batch.kept):
+                lane.batch.forget(rollout)
                 del self._home[rollout]
 
     # scorers and trainers
@@ -272,7 +273,7 @@ class SimPyMachine:
             row
             for lane in self._actor_list
             if not set(devices).isdisjoint(lane.devices)
-            for row in lane.rows
+            for row in lane.batch.rows
         ]
         if held:
             why = "an actor lane on the trainer's devices still holds running rollouts"
@@ -301,7 +302,7 @@ class SimPyMachine:
             self._begun.pop(rollout, None)
             home = self._home.pop(rollout, None)
             if home is not None:
-                home.forget(rollout)
+                home.batch.forget(rollout)
 
     # devices
 
@@ -313,7 +314,7 @@ class SimPyMachine:
     def _pace(self, devices: Collection[str]) -> float:
         """Wall seconds per second of scoring work on these devices now."""
         decoding = any(
-            lane.rows and not set(devices).isdisjoint(lane.devices) for lane in self._rivals
+            lane.batch.rows and not set(devices).isdisjoint(lane.devices) for lane in self._rivals
         )
         return self._contention.score_stretch if decoding else 1.0
 

@@ -80,10 +80,14 @@ class Work:
 
 
 def machine_room(
-    actors: int = 2, scorers: int = 1, own_trainer: bool = False, slots: int = 64
+    actors: int = 2,
+    scorers: int = 1,
+    own_trainer: bool = False,
+    slots: int = 64,
+    kv_tokens: int | None = None,
 ) -> list[Lane]:
     gpus = [f"gpu{i}" for i in range(actors)]
-    lanes = [Lane(f"actor{i}", "actor", (gpu,), slots) for i, gpu in enumerate(gpus)]
+    lanes = [Lane(f"actor{i}", "actor", (gpu,), slots, kv_tokens) for i, gpu in enumerate(gpus)]
     lanes += [Lane(f"scorer{i}", "scorer", (f"gpu{actors + i}",)) for i in range(scorers)]
     devices = ("gpu-t0", "gpu-t1") if own_trainer else tuple(gpus)
     return [*lanes, Lane("trainer", "trainer", devices)]
@@ -186,6 +190,7 @@ AXES = {
     "scoring": st.sampled_from(["batch", "response", "chunk"]),
     "flush": st.sampled_from(["round", "rollout"]),
     "group": st.sampled_from([1, 2, 4]),
+    "kv_reserve_tokens": st.sampled_from([None, 5, 20]),
 }
 
 
@@ -210,6 +215,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     actors=st.integers(1, 3),
     scorers=st.integers(1, 2),
     slots=st.sampled_from([8, 64]),
+    kv_tokens=st.sampled_from([None, 16 + CAP, 150]),
     round_ticks=st.sampled_from([0, 5]),
     handoff_ticks=st.sampled_from([0, 3]),
     token_ticks=st.sampled_from([1, 4]),
@@ -222,6 +228,7 @@ def test_any_schedule_makes_equal_logs(
     actors: int,
     scorers: int,
     slots: int,
+    kv_tokens: int | None,
     round_ticks: int,
     handoff_ticks: int,
     token_ticks: int,
@@ -232,5 +239,5 @@ def test_any_schedule_makes_equal_logs(
         handoff_call_s=handoff_ticks * TICK,
         score_token_s=score_ticks * TICK / 4,
     )
-    lanes = machine_room(actors, scorers, own_trainer, slots)
+    lanes = machine_room(actors, scorers, own_trainer, slots, kv_tokens)
     assert_equal_logs(schedule, lanes, Work(tuple(lengths)), costs, round_ticks * TICK)
