@@ -1,6 +1,7 @@
 """The simulated machine: SimPy's clock, lanes in closed form, shared devices, KV memory."""
 
 from oppo_sim.simulator.devices import Contention
-from oppo_sim.simulator.machine import SimPyMachine, Workload
+from oppo_sim.simulator.machine import SimPyMachine
+from oppo_sim.simulator.work import Workload
 
 __all__ = ["Contention", "SimPyMachine", "Workload"]

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 from math import inf
-from typing import Protocol
 
 from oppo_sim.costs.interface import Costs
 from oppo_sim.engine.contract import (
@@ -25,20 +24,12 @@ from oppo_sim.engine.contract import (
     Sync,
     Train,
 )
-from oppo_sim.simulator.batch import Stop
+from oppo_sim.simulator import work
 from oppo_sim.simulator.clock import Clock
 from oppo_sim.simulator.devices import Contention, Devices
 from oppo_sim.simulator.lane import ActorLane
 from oppo_sim.simulator.tasks import Task, Tasks
-
-
-class Workload(Protocol):
-    """What the machine knows of a rollout, and the engine only hears afterwards."""
-
-    def response_tokens(self, rollout: int) -> int: ...
-    def stop_reason(self, rollout: int) -> Stop: ...
-    def prompt_tokens(self, rollout: int) -> int: ...
-    def reward(self, rollout: int, version: int) -> float: ...
+from oppo_sim.simulator.work import Workload
 
 
 class SimPyMachine:
@@ -229,6 +220,7 @@ class SimPyMachine:
         tokens = sum(chunk.end - chunk.start for chunk in command.chunks)
         handoff_s = self._costs.handoff_s(tokens)
         rewards = self._rewards(command)
+        seconds = work.score_s(command, self._workload, self._costs)
 
         def done(start_s: float, end_s: float) -> None:
             self._out.append(Done(end_s, command.lane, command, start_s, rewards))
@@ -236,9 +228,7 @@ class SimPyMachine:
         task = Task(
             lane.name,
             lane.devices,
-            lambda at_s: (
-                self._devices.switch_s(lane.devices, "score") + self._score_work_s(command)
-            ),
+            lambda: self._devices.switch_s(lane.devices, "score") + seconds,
             done,
         )
         if handoff_s:
@@ -246,18 +236,6 @@ class SimPyMachine:
             self._clock.at(arrive_s, Clock.TASK, lambda: self._tasks.submit(task, arrive_s))
         else:
             self._tasks.submit(task, self._now_s)
-
-    def _score_work_s(self, command: Score) -> float:
-        prompt_of = self._workload.prompt_tokens
-        tokens, attention, lasts = 0, 0.0, 0
-        for rollout, start, end, last in command.chunks:
-            prompt = prompt_of(rollout)
-            first = prompt + start if start else 0
-            final = prompt + end
-            tokens += final - first
-            attention += (final * final - first * first) * 0.5
-            lasts += last
-        return self._costs.score_s(len(command.chunks), tokens, attention, lasts)
 
     def _rewards(self, command: Score) -> tuple[tuple[int, float], ...]:
         reward, begun = self._workload.reward, self._begun
@@ -279,11 +257,7 @@ class SimPyMachine:
             why = "an actor lane on the trainer's devices still holds running rollouts"
             self._out.append(Failed(self._now_s, command.lanes[0], command, tuple(held), why))
             return
-        contexts = [
-            self._workload.prompt_tokens(r) + self._workload.response_tokens(r)
-            for r in command.rollouts
-        ]
-        seconds = self._costs.train_s(len(contexts), sum(contexts), max(contexts))
+        seconds = work.train_s(command, self._workload, self._costs)
 
         def done(start_s: float, end_s: float) -> None:
             self._forget(command.rollouts)
@@ -292,7 +266,7 @@ class SimPyMachine:
         task = Task(
             command.lanes[0],
             devices,
-            lambda at_s: self._devices.switch_s(devices, "train") + seconds,
+            lambda: self._devices.switch_s(devices, "train") + seconds,
             done,
         )
         self._tasks.submit(task, self._now_s)

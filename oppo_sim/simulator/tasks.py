@@ -27,7 +27,7 @@ class Task:
         self,
         lane: str,
         devices: tuple[str, ...],
-        start: Callable[[float], float],
+        start: Callable[[], float],
         done: Callable[[float, float], None],
     ) -> None:
         self.lane = lane
@@ -42,7 +42,7 @@ class Task:
         self, clock: Clock, now_s: float, pace: float, end: Callable[[Task, float], None]
     ) -> None:
         self.start_s = self._since_s = now_s
-        self._left_s = self.start(now_s)
+        self._left_s = self.start()
         self._pace = pace
         self._set_end(clock, now_s, end)
 

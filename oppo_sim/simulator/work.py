@@ -1,0 +1,38 @@
+"""What the machine knows of rollouts, and what it takes to score them and to train on them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from oppo_sim.costs.interface import Costs
+from oppo_sim.engine.contract import Score, Train
+from oppo_sim.simulator.batch import Stop
+
+
+class Workload(Protocol):
+    """What the machine knows of a rollout, and the engine only hears afterwards."""
+
+    def response_tokens(self, rollout: int) -> int: ...
+    def stop_reason(self, rollout: int) -> Stop: ...
+    def prompt_tokens(self, rollout: int) -> int: ...
+    def reward(self, rollout: int, version: int) -> float: ...
+
+
+def score_s(command: Score, workload: Workload, costs: Costs) -> float:
+    """Seconds of scoring its chunks in one call; a row's first chunk brings its prompt."""
+    prompt_of = workload.prompt_tokens
+    tokens, attention, lasts = 0, 0.0, 0
+    for rollout, start, end, last in command.chunks:
+        prompt = prompt_of(rollout)
+        first = prompt + start if start else 0
+        final = prompt + end
+        tokens += final - first
+        attention += (final * final - first * first) * 0.5
+        lasts += last
+    return costs.score_s(len(command.chunks), tokens, attention, lasts)
+
+
+def train_s(command: Train, workload: Workload, costs: Costs) -> float:
+    """Seconds of one update on its rollouts, prompts included."""
+    contexts = [workload.prompt_tokens(r) + workload.response_tokens(r) for r in command.rollouts]
+    return costs.train_s(len(contexts), sum(contexts), max(contexts))
