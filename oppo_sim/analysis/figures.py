@@ -31,10 +31,11 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
         color=BLUE,
         label=f"simulated, 95 % interval over {seeds} seeds",
     )
-    for place, (paper, mean) in enumerate(zip(papers, means, strict=True)):
-        for x, value in ((place - width / 2, paper), (place + width / 2, mean)):
+    tops = [mean + _half_width(o) for mean, o in zip(means, outcomes, strict=True)]
+    for place, (paper, mean, top) in enumerate(zip(papers, means, tops, strict=True)):
+        for x, value, y in ((place - width / 2, paper, paper), (place + width / 2, mean, top)):
             axes.annotate(
-                f"{value:.2f}", (x, value), (0, 4), textcoords="offset points", ha="center", size=8
+                f"{value:.2f}", (x, y), (0, 4), textcoords="offset points", ha="center", size=8
             )
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_xticks(list(places), [_label(outcome) for outcome in outcomes], size=8)
