@@ -192,26 +192,22 @@ def place(state: State, opening: bool) -> Sequence[Choice]:
     """Waiting rollouts go home, to their cache, else to the least loaded lane, oldest first."""
     if not (state.fresh or state.resumed) or state.trained > state.version:
         return ()
-    schedule = state.schedule
-    bound = schedule.max_staleness
-    if schedule.stale == "drop" and bound is not None and state.version < state.takes - bound:
-        return ()  # what these weights began would be dropped at once
-    pool = (schedule.pool or 1 << 60) - state.running
+    pool = (state.schedule.pool or 1 << 60) - state.running
     room = [
         actor.capacity - actor.load if _is_open(state, actor, opening) else -1
         for actor in state.actors
     ]
     joining: list[list[tuple[int, int]]] = [[] for _ in state.actors]
     waiting: list[Rollout] = []
-    for _, row in sorted(state.resumed.items()):
+    for row in _wanted(state):
         if row.home is None:
             waiting.append(row)
         elif room[row.home.index] >= 0 and pool > 0:
             joining[row.home.index].append((row.id, row.tokens))
             pool -= 1
-    count = min(len(waiting) + len(state.fresh), max(0, pool))
+    count = min(len(waiting), max(0, pool))
     places = routing.least_loaded(count, [actor.load for actor in state.actors], room)
-    for row, lane in zip(chain(waiting, state.fresh.values()), places, strict=False):
+    for row, lane in zip(waiting, places, strict=False):
         joining[lane].append((row.id, row.tokens))
     cap, chunk = state.limits.response_tokens, state.chunk_tokens
     return [
@@ -219,6 +215,18 @@ def place(state: State, opening: bool) -> Sequence[Choice]:
         for actor, starts in zip(state.actors, joining, strict=True)
         if starts
     ]
+
+
+def _wanted(state: State) -> Iterable[Rollout]:
+    """Rollouts that wait for a lane, paused ones first, less those that would only be dropped."""
+    rows = chain([row for _, row in sorted(state.resumed.items())], state.fresh.values())
+    bound = state.schedule.max_staleness
+    if state.schedule.stale != "drop" or bound is None:
+        return rows
+    if state.version < state.takes - bound:
+        return ()  # what these weights began would be dropped at once
+    stale = set(_stale(state))
+    return (row for row in rows if row.id not in stale)
 
 
 def ready_to_train(state: State) -> bool:
