@@ -94,7 +94,7 @@ def test_a_missing_file_an_unknown_table_and_missing_prompts() -> None:
         return str(caught.value)
 
     assert "none.csv cannot be read" in refused({"workload.lengths": "none.csv"})
-    message = refused({"workload.lengths": "gsm8k_reference_test"})
+    message = refused({"workload.lengths": "gsm8k_reference_trial"})
     assert "did you mean 'gsm8k_reference_train'" in message
     without_prompts = {
         "lengths": {"constant": 9},
