@@ -7,9 +7,8 @@ import pytest
 
 from oppo_sim.workload import RewardCurve, Workload, load, provenance, shipped
 
-# mean, p50, p99 and max of the samples themselves: shared/data/dataset_stats.csv, computed from the
-# per-sample lengths (a response that was cut at 4096 tokens counts as 4097 there; here also one whose text has more
-# tokens when tokenised again).
+# mean, p50, p99 and max of the samples behind the tables, computed per sample: a response cut
+# at 4096 tokens counts as 4097, also one whose text has more tokens when tokenised again.
 MEASURED = [
     ("alpacaeval_FuseChat-Llama-3.2-3B-Instruct", 440.0, 440.0, 1213.7, 1920),
     ("alpacaeval_FuseChat-Qwen-2.5-7B-Instruct", 490.02, 501.0, 1133.8, 4054),
@@ -118,7 +117,7 @@ def test_what_is_drawn_has_the_measured_mean(
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    [  # shared/data/README.md: 7.9 % for 3B, 2.8 % for 7B (57 and 20 of 721 responses)
+    [  # 57 and 20 of 721 responses
         ("mathL5_Qwen2.5-3B-Instruct_greedy", 0.079),
         ("mathL5_Qwen2.5-7B-Instruct_greedy", 0.028),
     ],
@@ -134,7 +133,7 @@ def test_the_mass_at_the_cap_is_the_measured_one(name: str, share: float) -> Non
     ("cap_tokens", "idle"), [(4096, 0.83), (2048, 0.69), (1024, 0.44), (512, 0.14)]
 )
 def test_the_cap_sets_what_a_batch_waits_for_its_longest(cap_tokens: int, idle: float) -> None:
-    """1 - mean / E[max of 112] on MATH level 5, 7B: shared/data/README.md."""
+    """1 - mean / E[max of 112] on MATH level 5, 7B, of the samples."""
     lengths = load("mathL5_Qwen2.5-7B-Instruct_greedy")
     u = (np.arange(100_000) + 0.5) / 100_000
     mean = np.minimum(lengths.ppf(u), cap_tokens).mean()
@@ -149,7 +148,7 @@ def test_almost_nothing_lies_just_below_the_cap() -> None:
 
 
 def test_prompts_come_from_the_table_itself() -> None:
-    """Mean prompt of the MATH level 5 set: 190.9 tokens (shared/data/dataset_stats.csv)."""
+    """Mean prompt of the MATH level 5 set: 190.9 tokens, of the samples."""
     found = workload("mathL5_Qwen2.5-7B-Instruct_greedy").describe()
     assert found.prompt_mean_tokens == pytest.approx(190.9, rel=0.01)
 
