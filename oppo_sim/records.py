@@ -76,6 +76,9 @@ class Span(NamedTuple):
     step: int  # the step during which it ended
     rollouts: int
     tokens: int
+    # What a score reads was decoded in these spans: an actor lane, and the instant within (start,
+    # end] of its decode span at which it was handed over. Empty for other kinds.
+    reads: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,4 +124,5 @@ def span_from_row(row: Mapping[str, Any]) -> Span:
     odd = sorted(set(Span._fields) ^ set(row))
     if odd:
         raise ValueError(f"a span has the fields {Span._fields}; missing or unknown: {odd}")
-    return Span(**{**row, "devices": tuple(row["devices"])})
+    reads = tuple([(lane, at_s) for lane, at_s in row["reads"]])
+    return Span(**{**row, "devices": tuple(row["devices"]), "reads": reads})

@@ -23,7 +23,10 @@ HEADER = Header(
     spans=True,
 )
 STEPS = [step(number, 10.0 * number) for number in range(3)]
-SPANS = [Span("actor0", ("gpu0",), "decode", 10.0 * n, 10.0 * n + 4, n, 2, 40) for n in range(3)]
+SPANS = [
+    Span("scorer0", ("gpu1",), "score", 10.0 * n, 10.0 * n + 4, n, 2, 40, (("actor0", 10.0 * n),))
+    for n in range(3)
+]
 
 
 def write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from oppo_sim.engine.contract import (
     Counts,
@@ -30,7 +31,9 @@ class SpanRecorder:
             known at its end to have been decoded since the last count. What a rollout decodes
             between two counts (a round's end, its own end, a pause, a weight swap) is accounted
             in the span of the later one.
-    score   `rollouts` are the chunks' rows, `tokens` the chunks' tokens
+    score   `rollouts` are the chunks' rows, `tokens` the chunks' tokens; it `reads` each decode
+            span in which some of these were decoded, at the instant at which the last of them was
+            counted: the span's end, or within it where a response was finished and scored at once
     train   on the devices of the whole gang; `tokens` are the batch's response tokens
     sync    on the devices of all actor lanes, from the instant at which the last has stopped;
             `rollouts` stall for it, `tokens` of theirs are prefilled again
@@ -46,6 +49,8 @@ class SpanRecorder:
         self._step = 0
         self._decoding = {lane.name: _Decoding() for lane in lanes.values() if lane.kind == "actor"}
         self._finished: dict[int, int] = {}  # response tokens of what waits to be trained
+        self._unread: dict[int, list[_Part]] = {}  # by rollout: what no scorer has been given yet
+        self._reads: dict[str, tuple[tuple[str, float], ...]] = {}  # by scorer: what it reads now
 
     def __call__(self, entry: Entry) -> None:
         match entry:
@@ -55,7 +60,7 @@ class SpanRecorder:
                 self._gone(entry.lane, ((entry.rollout, entry.tokens),))
             case Emitted():
                 self._now_s = entry.at_s
-                self._decoding[entry.lane].count(entry.counts)
+                self._count(entry.lane, entry.counts, entry.at_s)
                 self._cut(entry.lane, entry.at_s, entry.at_s)
             case Paused():
                 self._now_s = entry.at_s
@@ -65,26 +70,58 @@ class SpanRecorder:
                 self._done(entry)
             case Generate():
                 self._decoding[entry.lane].join(entry.starts, self._now_s)
+                for rollout, tokens in entry.starts:
+                    if not tokens:  # what it had decoded before was thrown away
+                        self._unread.pop(rollout, None)
+            case Score():
+                self._reads[entry.lane] = self._read(entry)
             case Drop():
                 for rollout in entry.rollouts:
                     self._finished.pop(rollout, None)
+                    self._unread.pop(rollout, None)
             case Plan():
                 self._step = entry.step
 
     def _gone(self, lane: str, counts: Counts) -> None:
         """Rollouts that leave their lane, which may be dry now."""
         decoding = self._decoding[lane]
-        decoding.count(counts)
+        self._count(lane, counts, self._now_s)
         for rollout, _ in counts:
             del decoding.tokens[rollout]
         if not decoding.tokens:
             self._cut(lane, self._now_s, self._now_s)
 
+    def _count(self, lane: str, counts: Counts, at_s: float) -> None:
+        """Rollouts have so many tokens now; what is new of them waits to be read."""
+        decoding = self._decoding[lane]
+        since_s = decoding.since_s
+        for rollout, tokens in counts:
+            new = tokens - decoding.tokens[rollout]
+            if new:
+                assert since_s is not None  # what decodes makes its lane wet
+                decoding.decoded += new
+                decoding.tokens[rollout] = tokens
+                self._unread.setdefault(rollout, []).append(_Part(tokens, lane, since_s, at_s))
+
+    def _read(self, command: Score) -> tuple[tuple[str, float], ...]:
+        """The decode spans in which its chunks were decoded, and when these were counted there."""
+        spans: dict[tuple[str, float], float] = {}
+        for chunk in command.chunks:
+            parts = self._unread.pop(chunk.rollout, [])
+            later = [part for part in parts if part.tokens > chunk.end]
+            for part in parts[: len(parts) - len(later)]:
+                span = part.lane, part.since_s
+                spans[span] = max(part.at_s, spans.get(span, part.at_s))
+            if later:
+                self._unread[chunk.rollout] = later
+        return tuple(sorted([(lane, at_s) for (lane, _), at_s in spans.items()]))
+
     def _done(self, event: Done) -> None:
         match event.command:
             case Score(_, chunks):
                 tokens = sum(chunk.end - chunk.start for chunk in chunks)
-                self._span(event, "score", (event.lane,), len(chunks), tokens)
+                reads = self._reads.pop(event.lane, ())
+                self._span(event, "score", (event.lane,), len(chunks), tokens, reads)
             case Train(lanes, rollouts, _):
                 tokens = sum(self._finished.pop(rollout) for rollout in rollouts)
                 self._span(event, "train", lanes, len(rollouts), tokens)
@@ -92,7 +129,8 @@ class SpanRecorder:
                 counts = dict(event.counts)
                 for lane in lanes:
                     decoding = self._decoding[lane]
-                    decoding.count(tuple((r, counts[r]) for r in decoding.tokens if r in counts))
+                    here = tuple([(r, counts[r]) for r in decoding.tokens if r in counts])
+                    self._count(lane, here, event.start_s)
                     self._cut(lane, event.start_s, event.at_s)
                 again = sum(counts.values()) if kv == "recompute" else 0
                 self._span(event, "sync", lanes, len(counts), again)
@@ -116,11 +154,26 @@ class SpanRecorder:
         decoding.open(next_s)
 
     def _span(
-        self, event: Done, kind: str, lanes: Iterable[str], rollouts: int, tokens: int
+        self,
+        event: Done,
+        kind: str,
+        lanes: Iterable[str],
+        rollouts: int,
+        tokens: int,
+        reads: tuple[tuple[str, float], ...] = (),
     ) -> None:
         devices = tuple(dict.fromkeys(d for lane in lanes for d in self._lanes[lane].devices))
-        start_s, end_s = event.start_s, event.at_s
-        self._emit(Span(event.lane, devices, kind, start_s, end_s, self._step, rollouts, tokens))
+        start_s, end_s, step = event.start_s, event.at_s, self._step
+        self._emit(Span(event.lane, devices, kind, start_s, end_s, step, rollouts, tokens, reads))
+
+
+class _Part(NamedTuple):
+    """Tokens of one rollout, up to `tokens`, as counted at `at_s` in the decode span since then."""
+
+    tokens: int
+    lane: str
+    since_s: float
+    at_s: float
 
 
 class _Decoding:
@@ -143,8 +196,3 @@ class _Decoding:
         self.tokens.update(starts)
         if was_dry:
             self.open(at_s)
-
-    def count(self, counts: Counts) -> None:
-        for rollout, tokens in counts:
-            self.decoded += tokens - self.tokens[rollout]
-            self.tokens[rollout] = tokens
