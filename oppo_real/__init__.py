@@ -1,1 +1,1 @@
-"""The torch machine: runs the schedules of oppo_sim on real models."""
+"""The torch machine, which will run the schedules of oppo_sim on real models: to come."""

@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 def decode_law(
     card: Card, model: ModelShape, engine: Engine, devices: int = 1, tensor_parallel: float = 1.0
 ) -> DecodeLaw:
-    """The law of hardware.md: launch, memory and compute, joined as the engine joins them."""
+    """Launch, memory and compute, joined as the engine joins them."""
     gang = devices * (tensor_parallel if devices > 1 else 1.0)
     bytes_per_s = engine.hbm * card.hbm_bytes_per_s * gang
     flop_per_s = engine.mfu * card.peak_flop_per_s * gang

@@ -12,7 +12,7 @@ class RewardCurve:
 
     mean(v) = start + (plateau - start) * (1 - exp(-v / tau_steps)): after tau_steps updates 63 % of
     the way is done. `noise` is the standard deviation of one rollout's Gaussian noise. The curve is
-    an assumption: paper.md gives a few points of two real ones and no law.
+    an assumption: of the paper's curves a few points are known, and no law.
     """
 
     start: float

@@ -39,7 +39,7 @@ def outcome(schedule: str, mean: float, paper: float = 2.0) -> Outcome:
 
 
 def test_the_papers_values_are_those_of_its_minutes() -> None:
-    """shared/paper.md, 'Results to reproduce'; T1a: the mean of its two sources."""
+    """Minutes to reward as the paper reports them; T1a: the mean of its two figures."""
     assert {row.id: row.paper for row in paper_rows()} == {
         "A1": 1.2,
         "A2": pytest.approx(4200 / 2700, abs=5e-4),
