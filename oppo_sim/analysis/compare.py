@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oppo_sim.analysis.intervals import Mean, of_independent
+from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics, average
 from oppo_sim.analysis.parts import Part, Progress, measure
 from oppo_sim.analysis.why import why
@@ -31,8 +31,8 @@ class Standing:
 
     @property
     def speedup(self) -> Mean:
-        """Mean of the seeds' ratios; paired, so what the lengths have in common drops out."""
-        return of_independent(self.speedups)
+        """Geometric mean of the seeds' ratios: paired, so what their lengths share drops out."""
+        return of_ratios(self.speedups)
 
     @property
     def average(self) -> Metrics:
@@ -67,7 +67,8 @@ class Comparison:
             "seeds": list(self.seeds),
             "steps": self.steps,
             "baseline": self.standings[0].schedule,
-            "speedup": "mean over seeds of the ratio of mean step times; paired 95 % t-interval",
+            "speedup": "geometric mean over seeds of the ratio of mean step times, with a paired "
+            "95 % t-interval on its logarithm",
             "schedules": [
                 {
                     "schedule": standing.schedule,

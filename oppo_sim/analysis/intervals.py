@@ -1,9 +1,9 @@
-"""Means with 95 % intervals: of independent values, and of an autocorrelated series."""
+"""Means with 95 % intervals: of independent values, of ratios, and of an autocorrelated series."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 from scipy.special import stdtrit
@@ -21,12 +21,26 @@ class Mean(NamedTuple):
     low: float | None
     high: float | None
 
+    def includes(self, value: float) -> bool:
+        """Whether the interval does; where there is none, nothing is known to be in it."""
+        return self.low is not None and self.high is not None and self.low <= value <= self.high
+
 
 def of_independent(values: Sequence[float]) -> Mean:
     """Student's t over independent values, such as one per seed; no interval for a single one."""
     mean = sum(values) / len(values)
     half = _half_width(values)
     return Mean(mean, None, None) if half is None else Mean(mean, mean - half, mean + half)
+
+
+def of_ratios(ratios: Sequence[float]) -> Mean:
+    """The geometric mean of independent ratios, such as one per seed.
+
+    Student's t on their logarithms: neither bound can be negative, and the inverse ratios have the
+    inverse mean and interval.
+    """
+    mean, low, high = of_independent([log(ratio) for ratio in ratios])
+    return Mean(exp(mean), None if low is None else exp(low), None if high is None else exp(high))
 
 
 def of_series(values: Sequence[float]) -> Mean:

@@ -36,7 +36,8 @@ def compare(
     """Say which schedule is faster, by how much, and why.
 
     Seed by seed, rollout i has the same prompt, length and reward noise under every schedule.
-    Speed-up: the ratio of mean step times, averaged over the seeds, with a paired 95 % interval.
+    Speed-up: the ratio of mean step times, their geometric mean over the seeds, with a 95 %
+    interval paired by seed.
     With --out: comparison.json, and each finished run under parts/, which --resume keeps.
     """
     from oppo_sim.analysis import compare as analysis

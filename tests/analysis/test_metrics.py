@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oppo_sim.analysis.intervals import of_independent, of_series
+from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios, of_series
 from oppo_sim.analysis.metrics import Metrics, exposed, summarise
 from tests.steps import step
 
@@ -135,6 +135,29 @@ def test_the_interval_of_independent_values_is_students() -> None:
     low, high = stats.t.interval(0.95, 4, loc=np.mean(values), scale=stats.sem(values))
     assert of_independent(values) == pytest.approx((np.mean(values), low, high))
     assert of_independent([2.0]) == (2.0, None, None)
+
+
+def test_the_interval_of_ratios_is_students_on_their_logarithms() -> None:
+    """The geometric mean of 1, 2 and 4 is 2; no bound is negative where a plain one would be."""
+    ratios = [1.0, 2.0, 4.0]
+    low, high = np.exp(
+        stats.t.interval(0.95, 2, loc=np.log(ratios).mean(), scale=stats.sem(np.log(ratios)))
+    )
+    assert of_ratios(ratios) == pytest.approx((2.0, low, high))
+    assert of_independent(ratios).low < 0 < low  # type: ignore[operator]
+    assert of_ratios([0.25]) == pytest.approx((0.25, None, None))
+
+
+def test_inverse_ratios_have_the_inverse_interval() -> None:
+    mean, low, high = of_ratios([1.5, 1.7, 1.9])
+    inverse = of_ratios([1 / 1.5, 1 / 1.7, 1 / 1.9])
+    assert inverse == pytest.approx((1 / mean, 1 / high, 1 / low))  # type: ignore[operator]
+
+
+def test_an_interval_includes_its_bounds_and_no_interval_includes_nothing() -> None:
+    assert Mean(1.1, 1.0, 1.2).includes(1)
+    assert not Mean(1.1, 1.05, 1.15).includes(1)
+    assert not Mean(1.0, None, None).includes(1)
 
 
 def test_batch_means_by_hand() -> None:
