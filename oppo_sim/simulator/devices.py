@@ -13,8 +13,9 @@ from oppo_sim.engine.contract import Lane
 class Contention:
     """Decoding and scoring that run on one device stretch each other; a change of work takes time.
 
-    The stretches multiply token times and score times while both run. `switch_s` is paid by work of
-    one kind (decode, score, train) that finds a device last used by another.
+    The stretches multiply what takes time on an actor lane (tokens and stalls) and on a scorer,
+    while both run. `switch_s` is paid by work of one kind (decode, score, train) that finds a
+    device last used by another.
     """
 
     decode_stretch: float = 1.0
