@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator
 
 from oppo_sim.config.errors import nearest
-from oppo_sim.config.fields import Count, Listed, Natural, Positive, Table
+from oppo_sim.config.fields import Count, Listed, Natural, NotNegative, Positive, Table
 from oppo_sim.policies import (
     CATALOG,
     FixedChunk,
@@ -21,6 +21,7 @@ from oppo_sim.policies import (
 )
 from oppo_sim.policies.chunk import ChunkPolicy
 from oppo_sim.policies.overcommit import OvercommitPolicy
+from oppo_sim.policies.schedule import Share
 
 
 class Fixed(Table):
@@ -60,6 +61,16 @@ class FixedRollouts(Fixed):
 
     def build(self) -> OvercommitPolicy:
         return FixedOvercommit(self.rollouts)
+
+
+class ShareOfBatch(Table):
+    """As many rollouts as that share of the batch, in whole groups."""
+
+    policy: Literal["share"] = "share"
+    of_batch: NotNegative
+
+    def build(self) -> Share:
+        return Share(of_batch=self.of_batch)
 
 
 class Slope(Table):
@@ -131,7 +142,7 @@ Chunk = Annotated[
     Annotated[FixedTokens | Whole | Probe, Discriminator("policy")], BeforeValidator(_chunk)
 ]
 Overcommit = Annotated[
-    Annotated[FixedRollouts | Slope | Stragglers, Discriminator("policy")],
+    Annotated[FixedRollouts | ShareOfBatch | Slope | Stragglers, Discriminator("policy")],
     BeforeValidator(_overcommit),
 ]
 
@@ -183,7 +194,7 @@ class Defaults(Axes):
     """The `[schedule]` table of a scenario.
 
     `chunk` holds for schedules that stream, `overcommit` for those that steer theirs by a policy (a
-    fixed number is what makes APRIL be APRIL), the other axes for all: a fair comparison.
+    fixed number or share is what makes APRIL be APRIL), the other axes for all: a fair comparison.
     """
 
     name: Named  # the schedule that runs unless another is asked for
@@ -205,6 +216,6 @@ def compose(base: Schedule, scenario: Axes, own: Mapping[str, Any], name: str) -
     axes = scenario.axes()
     if own.get("chunk", base.chunk) is None:
         axes.pop("chunk", None)
-    if isinstance(base.overcommit, int):
+    if isinstance(base.overcommit, int | Share):
         axes.pop("overcommit", None)
     return replace(base, **{**axes, **own, "name": name})

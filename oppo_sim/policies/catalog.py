@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from oppo_sim.policies.chunk import ProbedChunk
 from oppo_sim.policies.overcommit import RewardSlope
-from oppo_sim.policies.schedule import Schedule
+from oppo_sim.policies.schedule import Schedule, Share
 
 TRL = Schedule(name="trl")
 INTRA = Schedule(name="intra", chunk=ProbedChunk(), scoring="chunk")
@@ -37,7 +37,9 @@ CATALOG: dict[str, Schedule] = {
             flush="rollout",
         ),
         # APRIL: more groups than needed, the rest aborted and resumed with its tokens
-        Schedule(name="april", group=8, overcommit=112, stop="taken", partial="tokens"),
+        Schedule(
+            name="april", group=8, overcommit=Share(of_batch=1.0), stop="taken", partial="tokens"
+        ),
         # PipelineRL: weights swapped between two tokens, never interrupted
         Schedule(
             name="pipeline-rl",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from oppo_sim.policies.checks import at_least, one_of
+from oppo_sim.policies.checks import at_least, finite, one_of
 from oppo_sim.policies.chunk import ChunkPolicy, FixedChunk, WholeResponse
 from oppo_sim.policies.overcommit import FixedOvercommit, OvercommitPolicy
 
@@ -24,6 +24,21 @@ CHOICES: dict[str, tuple[object, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """An overcommitment that grows with the batch: its share of it, rounded to whole groups."""
+
+    of_batch: float
+
+    def __post_init__(self) -> None:
+        finite("overcommit.of_batch", self.of_batch)
+        if self.of_batch < 0:
+            raise ValueError(f"overcommit.of_batch = {self.of_batch}: must be at least 0")
+
+    def rollouts(self, batch: int, group: int) -> int:
+        return group * round(self.of_batch * batch / group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """The axes along which systems differ; a published one is a value (see `catalog`).
 
@@ -37,7 +52,7 @@ class Schedule:
     # responses per prompt; a group is admitted, taken and dropped as one
     group: int = 1
     # rollouts in flight beyond the batch
-    overcommit: OvercommitPolicy | int = 0
+    overcommit: OvercommitPolicy | Share | int = 0
     # whole batches admitted before their turn
     ahead: int = 0
     # most rollouts on the actors at once
@@ -87,15 +102,20 @@ class Schedule:
             raise ValueError(f"batch = {self.batch}: must be a multiple of group = {self.group}")
         if not (self.chunk is None or hasattr(self.chunk, "chunk_tokens")):
             FixedChunk(self.chunk)  # checks it
-        if not hasattr(self.overcommit, "overcommit"):
+        if not (isinstance(self.overcommit, Share) or hasattr(self.overcommit, "overcommit")):
             FixedOvercommit(self.overcommit)
 
     def _check_together(self) -> None:
         """Choices that contradict each other."""
-        if (self.max_staleness is None) != (self.stale == "keep"):
+        if self.max_staleness is None and self.stale != "keep":
             raise ValueError(
-                f"stale = {self.stale!r} with max_staleness = {self.max_staleness}: "
-                "'wait' and 'drop' need a bound, and a bound needs one of them"
+                f"stale = {self.stale!r} with max_staleness = None: 'wait' and 'drop' need a "
+                "bound: add max_staleness"
+            )
+        if self.max_staleness is not None and self.stale == "keep":
+            raise ValueError(
+                f"stale = 'keep' with max_staleness = {self.max_staleness}: such a bound needs "
+                "its consequence: add stale = 'drop' or 'wait'"
             )
         if self.partial == "nothing" and self.scoring == "chunk":
             raise ValueError(
@@ -123,11 +143,11 @@ class Schedule:
 
     @property
     def overcommit_policy(self) -> OvercommitPolicy:
-        return (
-            FixedOvercommit(self.overcommit)
-            if isinstance(self.overcommit, int)
-            else self.overcommit
-        )
+        if isinstance(self.overcommit, Share):
+            return FixedOvercommit(self.overcommit.rollouts(self.batch, self.group))
+        if isinstance(self.overcommit, int):
+            return FixedOvercommit(self.overcommit)
+        return self.overcommit
 
     @property
     def window(self) -> int:

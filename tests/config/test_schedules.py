@@ -9,7 +9,8 @@ import pytest
 
 from oppo_sim.config import ConfigError, Scenario, load_schedule
 from oppo_sim.config.schedules import AXES
-from oppo_sim.policies import ProbedChunk, RewardSlope, Schedule, StragglerShare
+from oppo_sim.policies import CATALOG, ProbedChunk, RewardSlope, Schedule, StragglerShare
+from oppo_sim.policies.schedule import Share
 
 
 def schedule(folder: Path, scenario: Scenario, text: str) -> Schedule:
@@ -54,6 +55,30 @@ def test_policies_in_a_file(tmp_path: Path, tiny: Scenario) -> None:
     assert mine.overcommit == StragglerShare(start=1, most=6, gain=0.5)
 
 
+def test_a_share_of_the_batch_is_rounded_to_whole_groups(tmp_path: Path, tiny: Scenario) -> None:
+    """Of 12 rollouts, 3 groups of 4: a tenth is 0.3 groups, a fifth 0.6, a half 1.5 (to even)."""
+    for of_batch, rollouts in ((0, 0), (0.1, 0), (0.2, 4), (0.5, 8), (1, 12), (2.0, 24)):
+        mine = schedule(
+            tmp_path,
+            tiny,
+            f"""
+            base = "april"
+            batch = 12
+            group = 4
+            overcommit = {{ policy = "share", of_batch = {of_batch} }}
+            """,
+        )
+        assert mine.overcommit == Share(of_batch=of_batch)
+        assert mine.overcommit_policy.most == rollouts
+        assert mine.window == 0
+
+
+def test_april_oversubscribes_in_proportion_to_the_batch(tiny: Scenario) -> None:
+    """APRIL asks for twice the groups it trains on, whatever the batch."""
+    assert CATALOG["april"].overcommit_policy.most == 112
+    assert (tiny.schedule("april").batch, tiny.schedule("april").overcommit_policy.most) == (8, 8)
+
+
 def test_a_policy_that_is_only_named_has_its_own_defaults(tmp_path: Path, tiny: Scenario) -> None:
     mine = schedule(
         tmp_path,
@@ -82,6 +107,13 @@ def test_a_file_may_stop_streaming_and_overcommitting(tmp_path: Path, tiny: Scen
         ('base = "oppo"\nchunk = 0', ["chunk = 0", "at least 1 token"]),
         ('base = "oppo"\novercommit = -2', ["overcommit = -2", "at least 0"]),
         ('base = "oppo"\novercommit = 2.5', ["overcommit = 2.5", "number of rollouts"]),
+        (
+            'base = "oppo"\novercommit = { policy = "share", of_batch = -1 }',
+            ["overcommit.of_batch = -1", "at least 0"],
+        ),
+        ('base = "oppo"\novercommit = { policy = "share" }', ["overcommit.of_batch is missing"]),
+        ('base = "oppo"\nmax_staleness = 2', ["max_staleness = 2", "add stale = 'drop' or 'wait'"]),
+        ('base = "oppo"\nstale = "drop"', ["stale = 'drop'", "add max_staleness"]),
         ('base = "oppo"\nchunk = {policy = "prob"}', ["chunk.policy", "did you mean 'probe'"]),
         ('base = "oppo"\nchunk = {every = 9}', ["chunk.policy is missing"]),
         ('base = "oppo"\ntake = "first"', ["take = 'first'", "'finished' or 'oldest'"]),
