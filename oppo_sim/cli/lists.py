@@ -19,23 +19,28 @@ def scenarios(as_json: console.AsJson = False) -> None:
 
 
 def schedules(as_json: console.AsJson = False) -> None:
-    """List the schedules, by what sets each apart from trl.
+    """List the schedules: what each does, where it is from, what sets it apart from trl.
 
     A scenario may set axes anew (its [schedule] table), and so may a schedule file.
     """
     from oppo_sim.analysis.documents import schedule_document
-    from oppo_sim.policies import CATALOG
+    from oppo_sim.policies.catalog import ABOUT, CATALOG
 
     documents = {name: schedule_document(schedule) for name, schedule in CATALOG.items()}
     if as_json:
-        console.emit(documents)
+        console.emit({name: {**ABOUT[name]._asdict(), **row} for name, row in documents.items()})
         return
     plain = documents["trl"]
     rows = []
     for name, document in documents.items():
         axes = [f"{k} = {_short(v)}" for k, v in document.items() if k != "name" and v != plain[k]]
-        rows.append((name, ", ".join(axes) or "sequential: generate, score, train"))
+        about = ABOUT[name]
+        rows.append((name, "\n".join([f"{about.idea} ({about.source})", *_joined(axes)])))
     _print(rows)
+
+
+def _joined(axes: list[str]) -> list[str]:
+    return [", ".join(axes)] if axes else []
 
 
 def _print(rows: list[tuple[str, str]]) -> None:
@@ -50,6 +55,6 @@ def _print(rows: list[tuple[str, str]]) -> None:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return str(value["policy"])
-    return str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    return f"{value['of_batch']:g} x batch" if "of_batch" in value else str(value["policy"])

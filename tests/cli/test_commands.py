@@ -88,7 +88,24 @@ def test_the_lists_name_all_there_is(oppo: Oppo) -> None:
     assert set(json.loads(oppo("schedules", "--json").out)) == set(CATALOG)
     for name in shipped_scenarios():
         assert name in oppo("scenarios").out
-    assert "sequential: generate, score, train" in oppo("schedules").out
+
+
+def test_every_schedule_has_a_sentence_and_a_source(oppo: Oppo) -> None:
+    sources = {
+        "trl": "TRL",
+        "oppo": "arXiv 2509.25762",
+        "one-step-off": "verl",
+        "areal": "arXiv 2505.24298",
+        "april": "arXiv 2509.18521",
+        "pipeline-rl": "arXiv 2509.19128",
+    }
+    found = json.loads(oppo("schedules", "--json").out)
+    said = " ".join(oppo("schedules").out.split())
+    for name, row in found.items():
+        assert row["idea"].endswith(".")
+        assert f"{row['idea']} ({row['source']})" in said
+        assert sources.get(name, "") in row["source"]
+    assert "overcommit = 1 x batch" in said
 
 
 def test_help_teaches(oppo: Oppo) -> None:
