@@ -26,6 +26,8 @@ class Purpose(IntEnum):
     RESPONSE = 0
     PROMPT = 1
     REWARD = 2
+    PROMPT_EFFECT = 3
+    DRIFT = 4
 
 
 def uniforms(seed: int, purpose: Purpose, block: int, count: int = BLOCK) -> NDArray[np.float64]:

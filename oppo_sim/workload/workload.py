@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oppo_sim.workload.checks import whole
+from oppo_sim.workload.effects import Course, Effects, drifted, mixed, of_prompts
 from oppo_sim.workload.lengths import Constant, Lengths, Replay
 from oppo_sim.workload.rewards import RewardCurve
 from oppo_sim.workload.streams import (
@@ -23,6 +24,7 @@ from oppo_sim.workload.streams import (
 
 StopReason = Literal["stop", "cap"]
 Source = Lengths | Replay
+NO_EFFECTS = Effects()
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class Workload:
     A raw length above `cap_tokens` is censored: the response has cap_tokens tokens and the reason
     is "cap"; one of exactly cap_tokens stops by itself. `prompts` is a source, a constant number of
     tokens, or None for the prompts that `lengths` itself has; they are drawn from their own stream,
-    so independently of the response (in maths data the two are correlated, 0.4-0.55).
+    so independently of the response (in maths data the two are correlated, 0.4-0.55). `effects`
+    makes rollouts depend on each other, by prompt and by step; each effect has its own stream, so
+    that without them everything is drawn as if they did not exist.
 
     Raises ValueError for a cap above what the source knows, a replayed length above the cap, no
-    prompts anywhere, and a replay that is asked for more rollouts than it holds.
+    prompts anywhere, effects on a replay, and a replay asked for more rollouts than it holds.
     """
 
     def __init__(
@@ -57,15 +61,19 @@ class Workload:
         rewards: RewardCurve,
         seed: int,
         prompts: Source | int | None = None,
+        effects: Effects = NO_EFFECTS,
     ) -> None:
         self.lengths = lengths
         self.cap_tokens = whole("cap_tokens", cap_tokens)
         self.rewards = rewards
         self.seed = whole("seed", seed, least=0, most=MAX_SEED)
         self.prompts = _prompts_of(lengths) if prompts is None else _source(prompts)
+        self.effects = effects
         _refuse_unknown(lengths, self.cap_tokens)
-        self._raw: Blocks[int] = Blocks(partial(_draw, lengths, self.seed, Purpose.RESPONSE))
-        self._prompt: Blocks[int] = Blocks(partial(_draw, self.prompts, self.seed, Purpose.PROMPT))
+        _refuse_effects(lengths, self.prompts, effects)
+        course = None if effects.drift is None else Course(effects.drift, self.seed)
+        self._raw: Blocks[int] = Blocks(partial(_responses, lengths, self.seed, effects, course))
+        self._prompt: Blocks[int] = Blocks(partial(_prompts, self.prompts, self.seed, effects))
         self._noise: Blocks[float] = Blocks(partial(_draw_noise, rewards.noise, self.seed))
 
     def response_tokens(self, rollout: int) -> int:
@@ -110,7 +118,7 @@ class Workload:
         return [tokens if tokens < cap else cap for tokens in raw]
 
     def describe(self) -> Summary:
-        """Exact for a replay; otherwise of the law, on 65,536 probabilities."""
+        """Exact for a replay; otherwise of the law without drift, on 65,536 probabilities."""
         raw = _population(self.lengths)
         capped = np.minimum(raw, self.cap_tokens)
         p50, p99 = np.quantile(capped, (0.5, 0.99)).tolist()
@@ -150,11 +158,43 @@ def _refuse_unknown(lengths: Source, cap_tokens: int) -> None:
         )
 
 
-def _draw(source: Source, seed: int, purpose: Purpose, block: int) -> list[int]:
+def _refuse_effects(lengths: Source, prompts: Source, effects: Effects) -> None:
+    changed = effects.prompt_effect > 0 or effects.drift is not None
+    for source, is_changed in ((lengths, changed), (prompts, effects.share_prompts)):
+        if is_changed and isinstance(source, Replay):
+            raise ValueError(
+                f"{source.name} is replayed as it was recorded: a prompt effect, a drift, groups"
+                " and a set of prompts go with lengths that are drawn"
+            )
+
+
+def _responses(
+    source: Source, seed: int, effects: Effects, course: Course | None, block: int
+) -> list[int]:
     if isinstance(source, Replay):
-        return list(source.response_tokens[block * BLOCK : (block + 1) * BLOCK])
-    drawn: list[int] = source.ppf(uniforms(seed, purpose, block)).tolist()
-    return drawn
+        return _recorded(source, block)
+    u = uniforms(seed, Purpose.RESPONSE, block)
+    if effects.prompt_effect:
+        of_block = partial(normals, seed, Purpose.PROMPT_EFFECT)
+        u = mixed(u, of_prompts(effects.prompts(block), of_block), effects.prompt_effect)
+    raw = source.ppf(u)
+    if course is not None:
+        raw = drifted(raw, course.log_factors(effects.steps(block)), source.known_tokens)
+    tokens: list[int] = raw.tolist()
+    return tokens
+
+
+def _prompts(source: Source, seed: int, effects: Effects, block: int) -> list[int]:
+    if isinstance(source, Replay):
+        return _recorded(source, block)
+    of_block = partial(uniforms, seed, Purpose.PROMPT)
+    u = of_prompts(effects.prompts(block), of_block) if effects.share_prompts else of_block(block)
+    tokens: list[int] = source.ppf(u).tolist()
+    return tokens
+
+
+def _recorded(source: Replay, block: int) -> list[int]:
+    return list(source.response_tokens[block * BLOCK : (block + 1) * BLOCK])
 
 
 def _draw_noise(scale: float, seed: int, block: int) -> list[float]:
