@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from oppo_sim.config.fields import AtLeastOne, Count, Number, Positive, Seconds, Table
+from oppo_sim.config.fields import (
+    AtLeastOne,
+    Count,
+    Listed,
+    Number,
+    Positive,
+    Seconds,
+    Share,
+    Table,
+)
 
 FILES = (".csv", ".jsonl")
 
@@ -19,7 +28,8 @@ def _named_or_file(value: Any) -> Any:
         return value
     raise ValueError(
         f"= {value!r}: must be a shipped table, a CSV or JSONL file, or one of "
-        "{ constant = ... }, { exponential = ... }, { replay = ... }"
+        "{ constant = ... }, { exponential = ... }, { lognormal = { mu = ..., sigma = ... } }, "
+        "{ gamma = ... }, { weibull = ... }, { mixture = ... }, { replay = ... }"
     )
 
 
@@ -37,6 +47,36 @@ def _replay(value: Any) -> Any:
     return tuple(value)
 
 
+class Lognormal(Table):
+    mu: Number  # of the natural logarithm of tokens
+    sigma: Positive
+
+
+class Shaped(Table):
+    """A gamma or a Weibull law."""
+
+    shape: Positive
+    scale_tokens: Positive
+
+
+class Mixture(Table):
+    """Two lognormals; the first has this weight."""
+
+    weight: Share
+    mu: Listed[Number]
+    sigma: Listed[Positive]
+
+    @model_validator(mode="after")
+    def _two(self) -> Mixture:
+        if self.weight == 1 or len(self.mu) != 2 or len(self.sigma) != 2:
+            raise ValueError("a mixture is of two: a weight below 1, two mu and two sigma")
+        return self
+
+
+LAWS = ("lognormal", "gamma", "weibull", "mixture")
+SOURCES = ("table", "file", "constant", "exponential", *LAWS, "replay")
+
+
 class Lengths(Table):
     """Where response lengths come from: exactly one source.
 
@@ -48,14 +88,20 @@ class Lengths(Table):
     cut_at_tokens: Count | None = None  # where whoever measured the file cut them
     constant: Count | None = None
     exponential: AtLeastOne | None = None  # its mean
+    lognormal: Lognormal | None = None  # these four are fitted by `oppo lengths fit`
+    gamma: Shaped | None = None
+    weibull: Shaped | None = None
+    mixture: Mixture | None = None
+    endless: Share | None = None  # the share of a law's responses that never ends by itself
     replay: Annotated[tuple[int, ...] | str | None, BeforeValidator(_replay)] = None  # in order
 
     @model_validator(mode="after")
     def _one_source(self) -> Lengths:
-        sources = ("table", "file", "constant", "exponential", "replay")
-        given = [name for name in sources if getattr(self, name) is not None]
+        given = [name for name in SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"give exactly one of {', '.join(sources)}, not {given or 'none'}")
+            raise ValueError(f"give exactly one of {', '.join(SOURCES)}, not {given or 'none'}")
+        if self.endless is not None and (self.endless == 1 or given[0] not in LAWS):
+            raise ValueError(f"endless is a share below 1, and goes with {', '.join(LAWS)}")
         if self.cut_at_tokens is not None and self.file is None:
             raise ValueError("cut_at_tokens goes with file: the other sources say it themselves")
         return self
@@ -70,12 +116,24 @@ class Reward(Table):
     noise: Seconds  # standard deviation of a single rollout's reward
 
 
+class Drift(Table):
+    """Log lengths by step: per_step * s + a(s), with a(s) = ar * a(s - 1) + noise * normal."""
+
+    per_step: Number = 0.0
+    ar: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.0
+    noise: Seconds = 0.0
+
+
 class Workload(Table):
     lengths: Annotated[Lengths, BeforeValidator(_named_or_file)]
     max_response_tokens: Count  # longer ones are cut there
     max_prompt_tokens: Count | None = None  # memory is reserved for it; None: the longest there is
     prompt_tokens: Count | None = None  # of every prompt; None: those that came with the lengths
     reward: Reward
+    prompt_effect: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0  # of log-variance
+    group: Count | None = None  # responses to a prompt; None: the schedule's, with prompt_effect
+    prompt_set: Count | None = None  # so many prompts, then the same again; None: always new ones
+    drift: Drift | None = None  # the schedule's batch says what a step is
 
     @model_validator(mode="after")
     def _replay_fits(self) -> Workload:

@@ -8,16 +8,24 @@ from oppo_sim.config import ConfigError, Lengths, Scenario, blaming
 from oppo_sim.engine import Limits
 from oppo_sim.workload import (
     Constant,
+    Drift,
+    Effects,
+    Endless,
     Exponential,
+    Gamma,
+    Lognormal,
+    Mixture,
     QuantileTable,
     Replay,
     RewardCurve,
+    Weibull,
     Workload,
     load,
     read_lengths,
 )
 
-Source = Constant | Exponential | QuantileTable | Replay
+Family = Lognormal | Gamma | Weibull | Mixture
+Source = Constant | Exponential | QuantileTable | Replay | Family | Endless
 ALMOST_ONE = 1 - 2.0**-53  # the largest probability that is ever drawn
 
 
@@ -39,6 +47,7 @@ def workload(scenario: Scenario, seed: int | None = None) -> Workload:
             rewards=RewardCurve(**table.reward.model_dump()),
             seed=scenario.seed if seed is None else seed,
             prompts=table.prompt_tokens,
+            effects=_effects(scenario),
         )
 
 
@@ -60,7 +69,32 @@ def limits(scenario: Scenario) -> Limits:
     return Limits(most or longest, table.max_response_tokens)
 
 
+def _effects(scenario: Scenario) -> Effects:
+    """By the scenario's own schedule, so that others are compared on the same rollouts."""
+    table, schedule = scenario.workload, scenario.schedule()
+    group = table.group or (schedule.group if table.prompt_effect else 1)
+    drift = None if table.drift is None else Drift(**table.drift.model_dump())
+    return Effects(table.prompt_effect, group, table.prompt_set, drift, schedule.batch)
+
+
+def _law(lengths: Lengths) -> Family | None:
+    """The fitted law, if that is the source."""
+    if lengths.lognormal is not None:
+        return Lognormal(**lengths.lognormal.model_dump())
+    if lengths.gamma is not None:
+        return Gamma(**lengths.gamma.model_dump())
+    if lengths.weibull is not None:
+        return Weibull(**lengths.weibull.model_dump())
+    if lengths.mixture is not None:
+        weight, mu, sigma = (getattr(lengths.mixture, name) for name in ("weight", "mu", "sigma"))
+        return Mixture(weight, tuple(mu), tuple(sigma))
+    return None
+
+
 def _source(scenario: Scenario, lengths: Lengths) -> Source:
+    law = _law(lengths)
+    if law is not None:
+        return law if lengths.endless is None else Endless(law, lengths.endless)
     if lengths.table is not None:
         return load(lengths.table)
     if lengths.constant is not None:

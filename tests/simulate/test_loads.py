@@ -9,6 +9,7 @@ import pytest
 
 from oppo_sim.config import ConfigError, Scenario, load_scenario
 from oppo_sim.simulate import limits, simulate, workload
+from oppo_sim.workload import Drift
 
 CHAT = "alpacaeval_Qwen1.5-1.8B-Chat"  # 3 % of its answers were cut at 3500
 
@@ -109,3 +110,53 @@ def test_a_cap_beyond_what_the_source_knows_is_refused() -> None:
     changes = {"workload.lengths": CHAT, "workload.max_response_tokens": 4096}
     with pytest.raises(ConfigError, match=r"max_response_tokens = 4096: .*cut at 3500.*lower it"):
         workload(load_scenario("stackexchange-7b", changes))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "mean"),
+    [
+        ({"lognormal": {"mu": 4.0, "sigma": 0.5}}, 61.9),  # exp(mu + sigma^2 / 2)
+        ({"gamma": {"shape": 2.0, "scale_tokens": 30.0}}, 60.0),
+        ({"weibull": {"shape": 2.0, "scale_tokens": 70.0}}, 62.0),  # scale * Gamma(1.5)
+        ({"mixture": {"weight": 0.5, "mu": [3.0, 4.0], "sigma": [0.4, 0.2]}}, 38.7),
+        ({"gamma": {"shape": 2.0, "scale_tokens": 30.0}, "endless": 0.1}, 94.0),  # a tenth at 400
+    ],
+)
+def test_fitted_laws_are_sources(lengths: dict[str, object], mean: float) -> None:
+    scenario = load_scenario("tiny", {"workload.lengths": lengths})
+    drawn = workload(scenario).responses(range(50_000))
+    assert sum(drawn) / len(drawn) == pytest.approx(mean, rel=0.015)
+    assert len(list(simulate(scenario, steps=3))) == 3
+
+
+def test_effects_come_from_the_scenario_and_its_schedule() -> None:
+    changes = {
+        "workload.prompt_effect": 0.79,
+        "workload.prompt_set": 100,
+        "workload.drift": {"per_step": -0.01, "ar": 0.5, "noise": 0.02},
+    }
+    effects = workload(load_scenario("tiny", changes)).effects
+    assert (effects.prompt_effect, effects.group, effects.prompt_set) == (0.79, 1, 100)
+    assert (effects.drift, effects.batch) == (Drift(-0.01, 0.5, 0.02), 8)
+    grouped = load_scenario("tiny", changes | {"schedule.group": 4})
+    assert workload(grouped).effects.group == 4
+    assert workload(load_scenario("tiny", {"schedule.group": 4})).effects.group == 1
+    assert workload(load_scenario("tiny", {"workload.group": 2})).effects.group == 2
+    assert len(list(simulate(load_scenario("tiny", changes), steps=4))) == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("prompt_effect", 1.2, "workload.prompt_effect"),
+        ("drift", {"ar": 2.0}, "workload.drift.ar"),
+        ("drift", {"slope": 2.0}, "unknown key 'slope'"),
+        ("lengths", {"lognormal": {"mu": 4.0}}, "workload.lengths.lognormal.sigma"),
+        ("lengths", {"lognormal": {"mu": 4.0, "sigma": 0.0}}, "workload.lengths.lognormal.sigma"),
+        ("lengths", {"mixture": {"weight": 0.5, "mu": [1.0], "sigma": [1.0]}}, "of two"),
+        ("lengths", {"constant": 3, "endless": 0.1}, "goes with lognormal"),
+    ],
+)
+def test_laws_and_effects_that_cannot_be(key: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_scenario("tiny", {f"workload.{key}": value})
