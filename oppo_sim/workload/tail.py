@@ -1,0 +1,128 @@
+"""What the longest responses of a batch cost, and what rollouts beyond the batch would gain.
+
+Generation is measured in decode iterations here: all rollouts advance together, and a step's
+generation ends with its B-th finish. Slots and memory do not bind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oppo_sim.workload.checks import whole
+
+OVERCOMMITS = (4, 8, 16)
+STEPS, BURN_IN, SEED = 4000, 50, 20_250_925
+BINDING = 0.005  # a smaller share at the cap is an exception; of 112 rollouts, one in two batches
+POINTS = 1 << 17
+CHUNK = 256
+
+
+class Drawn(Protocol):
+    """A law, a table or a sample."""
+
+    def ppf(self, u: NDArray[np.float64]) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True)
+class Tail:
+    """`gains[d]` is how many times faster generation is with d rollouts beyond the batch."""
+
+    batch: int
+    mean_tokens: float
+    longest_tokens: float  # E[max of batch]
+    share_at_cap: float
+    gains: dict[int, float]
+
+    @property
+    def idle_share(self) -> float:
+        """Of the decode capacity of a batch: what waits for the longest response."""
+        return 1 - self.mean_tokens / self.longest_tokens
+
+    @property
+    def ceiling(self) -> float:
+        """No overcommitment gains more: as if nothing ever idled."""
+        return self.longest_tokens / self.mean_tokens
+
+
+def tail(
+    lengths: Drawn,
+    batch: int = 112,
+    cap_tokens: int | None = None,
+    overcommits: tuple[int, ...] = OVERCOMMITS,
+) -> Tail:
+    """What batches of `lengths` under a cap wait for; ValueError for a batch that is none."""
+    whole("batch", batch)
+    cap = 2**53 if cap_tokens is None else whole("cap_tokens", cap_tokens)
+    u = (np.arange(POINTS) + 0.5) / POINTS
+    raw = lengths.ppf(u)
+    longest = float(np.minimum(lengths.ppf(u ** (1 / batch)), cap).mean())
+    return Tail(
+        batch=batch,
+        mean_tokens=float(np.minimum(raw, cap).mean()),
+        longest_tokens=longest,
+        share_at_cap=float((raw >= cap).mean()),
+        gains={d: longest / generation_tokens(lengths, batch, d, cap) for d in overcommits},
+    )
+
+
+def generation_tokens(
+    lengths: Drawn, batch: int, overcommit: int, cap_tokens: int, steps: int = STEPS
+) -> float:
+    """Mean iterations per step in the steady state, with `overcommit` rollouts beyond the batch.
+
+    A renewal: B new lengths join the D that were carried over, the B-th smallest ends the step and
+    is taken off all. Carried rollouts are the long ones, so this is not the B-th smallest of B + D
+    fresh ones.
+    """
+    rng = np.random.Generator(np.random.Philox(SEED))
+    total, carried = 0.0, np.empty(0, dtype=np.int64)
+    for first in range(0, BURN_IN + steps, CHUNK):
+        count = min(CHUNK, BURN_IN + steps - first)
+        drawn = np.minimum(lengths.ppf(rng.random((count, batch))), cap_tokens)
+        for step in range(count):
+            if not len(carried):  # the first step admits B + D
+                carried = np.minimum(lengths.ppf(rng.random(overcommit)), cap_tokens)
+            left = np.partition(np.concatenate((carried, drawn[step])), batch - 1)
+            lasted = int(left[batch - 1])
+            carried = left[batch:] - lasted
+            if first + step >= BURN_IN:
+                total += lasted
+    return total / steps
+
+
+def verdict(found: Tail) -> str:
+    """In plain sentences: what idles, whether the cap binds, what overcommitment brings."""
+    b, gains = found.batch, found.gains
+    idle = (
+        f"At B = {b}, {found.idle_share:.0%} of the decode capacity idles: a response has "
+        f"{found.mean_tokens:,.0f} tokens on average, the longest of a batch "
+        f"{found.longest_tokens:,.0f}."
+    )
+    share = found.share_at_cap
+    if share >= BINDING:
+        cap = (
+            f"The cap binds: {share:.1%} of the responses reach it, {share * b:.1f} of a batch on "
+            "average."
+        )
+    elif share > 0:
+        cap = f"The cap hardly binds: {share:.2%} of the responses reach it."
+    else:
+        cap = "No response reaches a cap."
+    if not gains:
+        return f"{idle} {cap}"
+    listed = ", ".join(f"{gain:.2f} x with D = {d}" for d, gain in gains.items())
+    most = max(gains.values())
+    if most < 1.05:
+        helps = "Overcommitment will hardly help"
+    elif most < 1.2:
+        helps = "Overcommitment will help a little"
+    else:
+        helps = "Overcommitment will help"
+    return (
+        f"{idle} {cap} {helps}: generation {listed} (as long as memory and slots suffice; "
+        f"{found.ceiling:.2f} x if nothing idled)."
+    )
