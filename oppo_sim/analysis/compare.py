@@ -11,18 +11,23 @@ from typing import Any
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics, average
 from oppo_sim.analysis.parts import Part, Progress, measure
-from oppo_sim.analysis.why import why
+from oppo_sim.analysis.why import Side, Why, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.policies import Schedule
+from oppo_sim.simulate.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """One schedule against the first. Per seed: metrics and speed-up, the ratio of step times."""
 
-    schedule: str
+    schedule: Schedule
     metrics: tuple[Metrics, ...]
     speedups: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
 
     @property
     def step_s(self) -> Mean:
@@ -35,8 +40,13 @@ class Standing:
         return of_ratios(self.speedups)
 
     @property
-    def average(self) -> Metrics:
-        return average(self.metrics)
+    def side(self) -> Side:
+        return Side(self.schedule, average(self.metrics))
+
+    def over(self, other: Standing) -> Mean:
+        """How many times as fast as the other, paired in the same way."""
+        mine, others = self.speedups, other.speedups
+        return of_ratios([m / o for m, o in zip(mine, others, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +57,39 @@ class Comparison:
     seeds: tuple[int, ...]
     steps: int
     standings: tuple[Standing, ...]
+    trains_on_actors: bool  # training has the actors' devices
 
     def __getitem__(self, schedule: str) -> Standing:
-        return next(s for s in self.standings if s.schedule == schedule)
+        return next(s for s in self.standings if s.name == schedule)
 
-    def why(self) -> list[str]:
-        """One paragraph per schedule but the first."""
-        first, *others = self.standings
+    def verdict(self) -> str:
+        """Which is the fastest, by how much, and what that does not prove."""
+        first = self.standings[0]
+        best = max(self.standings, key=lambda standing: standing.speedup.mean)
+        if best is not first and best.speedup.includes(1):
+            return (
+                f"Not decided: on average {best.name} is the fastest, "
+                f"{times(first.name, best.speedup)}, but the interval includes 1; "
+                "use more seeds or steps."
+            )
+        said = [f"Fastest: {best.name}"]
+        if best is not first:
+            said[0] += f", {times(first.name, best.speedup)}"
+        others = (s for s in self.standings if s is not best)
+        level = [s.name for s in others if best.over(s).includes(1)]
+        if level:
+            said.append(f"Not decided against {', '.join(level)}")
+        if best is not first and shortened(best.side):
+            said.append("Part of its gain is skipped work")
+        return ". ".join(said) + "."
+
+    def why(self) -> list[Why]:
+        """One for each schedule but the first."""
+        first, *others = (standing.side for standing in self.standings)
+        speedups = [standing.speedup for standing in self.standings[1:]]
         return [
-            why(first.schedule, other.schedule, first.average, other.average, speedup=other.speedup)
-            for other in others
+            why(first, other, speedup=speedup, trains_on_actors=self.trains_on_actors)
+            for other, speedup in zip(others, speedups, strict=True)
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,12 +99,12 @@ class Comparison:
             "scenario": self.scenario,
             "seeds": list(self.seeds),
             "steps": self.steps,
-            "baseline": self.standings[0].schedule,
+            "baseline": self.standings[0].name,
             "speedup": "geometric mean over seeds of the ratio of mean step times, with a paired "
             "95 % t-interval on its logarithm",
             "schedules": [
                 {
-                    "schedule": standing.schedule,
+                    "schedule": standing.name,
                     "step_s": standing.step_s._asdict(),
                     "speedup": standing.speedup._asdict(),
                     "speedups": list(standing.speedups),
@@ -79,7 +112,8 @@ class Comparison:
                 }
                 for standing in self.standings
             ],
-            "why": self.why(),
+            "verdict": self.verdict(),
+            "why": [reason._asdict() for reason in self.why()],
         }
 
 
@@ -139,14 +173,13 @@ def _comparison(
     for place, schedule in enumerate(schedules):
         own = metrics[place :: len(schedules)]
         ratios = [b.mean_step_s / o.mean_step_s for b, o in zip(first, own, strict=True)]
-        standings.append(
-            Standing(schedule=schedule.name, metrics=tuple(own), speedups=tuple(ratios))
-        )
+        standings.append(Standing(schedule=schedule, metrics=tuple(own), speedups=tuple(ratios)))
     return Comparison(
         scenario=scenario.name,
         seeds=tuple(seeds),
         steps=_steps(scenario, steps),
         standings=tuple(standings),
+        trains_on_actors=Layout(scenario.cluster).trains_on_actors,
     )
 
 
@@ -158,8 +191,11 @@ def _check(pairs: Sequence[tuple[Scenario, Sequence[Schedule]]], seeds: Sequence
     if not seeds:
         raise ConfigError("seeds = 0: a comparison needs at least 1")
     for _, schedules in pairs:
-        if not schedules:
-            raise ConfigError("a comparison needs at least one schedule, better two")
+        if len(schedules) < 2:
+            raise ConfigError(
+                f"a comparison needs at least two schedules, not {len(schedules)}: name another, "
+                "as in trl,oppo"
+            )
         name, count = Counter(schedule.name for schedule in schedules).most_common(1)[0]
         if count > 1:
             raise ConfigError(f"two schedules are called {name!r}: give each its own name")

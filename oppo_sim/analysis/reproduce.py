@@ -15,6 +15,7 @@ from oppo_sim.analysis.compare import Comparison, compare_all
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.paper import Outcome, PaperRow, orderings, paper_rows
 from oppo_sim.analysis.parts import Progress
+from oppo_sim.analysis.why import count
 from oppo_sim.config import Scenario, load_scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.runs import RunError, claim_folder, write_whole
@@ -24,10 +25,11 @@ PARTS = "parts"
 COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role")
 COMMON = (
     "Speed-up is the ratio of mean step times: both systems are taken to need equally many steps "
-    "to a reward, as the paper's reward curves show (R1, R2).",
+    "to a reward, as the paper's reward curves on Stack-Exchange and GSM8K show.",
     "Stand-ins (lengths above all) and efficiencies were chosen by hand by readers of the paper's "
     "rows: no row here is a blind prediction.",
-    "The paper's minutes come from reading notes; which machine each row ran on is not known.",
+    "The paper's minutes are as reported in public notes on the paper; which machine each row ran "
+    "on is not known.",
 )
 
 
@@ -49,7 +51,7 @@ class Reproduction:
             "version": oppo_sim.__version__,
             "rows": [outcome.as_dict() for outcome in self.outcomes],
             "orderings": dict(self.orderings()),
-            "why": [text for comparison in self.comparisons for text in comparison.why()],
+            "why": {c.scenario: [reason._asdict() for reason in c.why()] for c in self.comparisons},
             "assumptions": {
                 "common": list(COMMON),
                 **{s.name: list(s.assumptions) for s in self.scenarios},
@@ -59,12 +61,9 @@ class Reproduction:
                     "scenario": comparison.scenario,
                     "seeds": list(comparison.seeds),
                     "steps": comparison.steps,
-                    "schedules": [
-                        schedule_document(scenario.schedule(standing.schedule))
-                        for standing in comparison.standings
-                    ],
+                    "schedules": [schedule_document(s.schedule) for s in comparison.standings],
                 }
-                for scenario, comparison in zip(self.scenarios, self.comparisons, strict=True)
+                for comparison in self.comparisons
             ],
         }
 
@@ -159,14 +158,15 @@ def _readme(reproduction: Reproduction, rows: Sequence[PaperRow]) -> str:
     ]
     for comparison in reproduction.comparisons:
         lines += ["", f"### {comparison.scenario}", ""]
-        lines += [f"- {text}" for text in comparison.why()]
+        for reasons in comparison.why():
+            lines += [f"- {reasons.verdict}", *(f"  - {reason}" for reason in reasons.reasons)]
     lines += ["", "## Assumed", "", *(f"- {text}" for text in COMMON)]
     for scenario in reproduction.scenarios:
         lines += ["", f"### {scenario.name}", "", *(f"- {text}" for text in scenario.assumptions)]
     lines += ["", "## Conditions", ""]
     for comparison in reproduction.comparisons:
         seeds = ", ".join(map(str, comparison.seeds))
-        lines.append(f"- {comparison.scenario}: {comparison.steps} steps, seeds {seeds}")
+        lines.append(f"- {comparison.scenario}: {count(comparison.steps, 'step')}, seeds {seeds}")
     lines += [
         f"- oppo-testbed {oppo_sim.__version__}; schedules as `oppo schedules` lists them, with "
         "the axes that each scenario's [schedule] table sets: `oppo reproduce --json` has them all"

@@ -42,15 +42,17 @@ def _print(found: Bench) -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
+    from oppo_sim.analysis.why import count, plain
+
     table = Table(box=SIMPLE, pad_edge=False)
     table.add_column("schedule")
     table.add_column("PPO steps per CPU second, measured here", justify="right")
     table.add_column("step s, simulated", justify="right")
     for name, speed in found.speeds.items():
-        table.add_row(name, f"{speed.steps_per_s:,.0f}", f"{speed.mean_step_s:.4g}")
+        table.add_row(name, f"{speed.steps_per_s:,.0f}", plain(speed.mean_step_s, 4))
     console.show(
-        f"Scenario {found.scenario}, {found.steps} steps, seed {found.seed}; medians of "
-        f"{found.rounds} rounds on one core.",
+        f"Scenario {found.scenario}, {count(found.steps, 'step')}, seed {found.seed}; medians of "
+        f"{count(found.rounds, 'round')} on one core.",
         table,
         f"Bare SimPy timeouts: {found.simpy_timeouts_per_s:,.0f} per CPU second, "
         f"{found.ratio:,.0f} in the time of one oppo step.",

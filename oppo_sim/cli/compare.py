@@ -82,16 +82,21 @@ def _write(out: Path, comparison: Comparison) -> None:
 
 
 def _print(comparison: Comparison, out: Path | None) -> None:
-    from oppo_sim.cli.tables import comparison_table
+    from oppo_sim.analysis.why import count
+    from oppo_sim.cli.tables import LEGEND, comparison_table
 
     console.show(
-        f"{comparison.scenario}: {comparison.steps} steps, {len(comparison.seeds)} seeds, common "
-        "random numbers. Every number is simulated.",
-        comparison_table(comparison),
-        "±: half of the 95 % interval over the seeds, paired for the speed-up; hidden: scoring "
-        "that runs while the batch is generated; busy: mean of the devices; late: trained rollouts "
-        "that older weights began; D: rollouts beyond the batch.\n",
-        "\n\n".join(comparison.why()),
+        f"{comparison.verdict()}\n",
+        f"{comparison.scenario}: {count(comparison.steps, 'step')}, "
+        f"{count(len(comparison.seeds), 'seed')}, common random numbers. Every number is "
+        "simulated.",
+        comparison_table(comparison, console.width()),
+        LEGEND,
+        f"speed-up: over {comparison.standings[0].name}; ±: half of the 95 % interval over the "
+        "seeds, paired for the speed-up.",
     )
+    for reasons in comparison.why():
+        console.show("")
+        console.show_why(reasons)
     if out is not None:
         console.show(f"\nWritten to {out / FILE}")

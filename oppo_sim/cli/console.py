@@ -6,14 +6,18 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from time import monotonic
 from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from oppo_sim.analysis.why import Why
 
 Scenario = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A shipped name, or the path of a TOML file.")
@@ -56,6 +60,18 @@ def show(*parts: Table | str) -> None:
         console.print(part, markup=False)
 
 
+def width() -> int:
+    """As wide as `show` writes."""
+    return Console().width
+
+
+def show_why(reasons: Why) -> None:
+    """The verdict, and a bullet for each reason."""
+    show(reasons.verdict)
+    for reason in reasons.reasons:
+        show(fill(reason, width(), initial_indent="  - ", subsequent_indent="    "))
+
+
 def emit(document: Mapping[str, Any]) -> None:
     """The one JSON document."""
     print(json.dumps(document, indent=2, allow_nan=False))
@@ -73,7 +89,9 @@ def overrides(sets: list[str] | None) -> dict[str, object]:
 
 
 def need_out(out: Path | None, **options: bool) -> None:
-    """ValueError for options that say something about a folder where none is given."""
+    """ValueError for options that need a folder where none is given, and for --out FILE."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out}: is not a folder; name a new or empty one")
     for name, given in options.items():
         if given and out is None:
             raise ValueError(f"--{name} needs --out DIR")

@@ -46,24 +46,31 @@ def reproduce(
 
 
 def _print(found: Reproduction, out: Path | None) -> None:
+    from oppo_sim.analysis.why import count
     from oppo_sim.cli.tables import paper_table
 
     conditions = [
-        f"{comparison.scenario}: {comparison.steps} steps, {len(comparison.seeds)} seeds"
+        f"{comparison.scenario}: {count(comparison.steps, 'step')}, "
+        f"{count(len(comparison.seeds), 'seed')}"
         for comparison in found.comparisons
     ]
     console.show(
         f"{_verdict(found)}\n\n"
         "OPPO's speed-ups over TRL: the paper's, and simulated ones with 95 % intervals over the "
         f"seeds ({'; '.join(conditions)}).",
-        paper_table(found.outcomes),
+        paper_table(found.outcomes, console.width()),
         "role: assumed = numbers chosen by hand, with the paper's rows in view, so agreement is no "
         "evidence; fitted = fitted to this row; held_out = kept for checking.",
-        *(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in found.orderings()),
+        "",
+        *(
+            f"{text}: {'holds' if holds else 'DOES NOT HOLD'} (means over the seeds)"
+            for text, holds in found.orderings()
+        ),
     )
     for comparison in found.comparisons:
         console.show(f"\nWhy, on {comparison.scenario} (simulated):")
-        console.show(*(f"- {text}" for text in comparison.why()))
+        for reasons in comparison.why():
+            console.show_why(reasons)
     if out is not None:
         console.show(
             f"\nWritten to {out}: paper_rows.csv, paper_rows.png, and README.md with everything "
@@ -75,12 +82,16 @@ def _print(found: Reproduction, out: Path | None) -> None:
 
 def _verdict(found: Reproduction) -> str:
     """Who is faster, and by how much, in a sentence."""
+    from oppo_sim.analysis.why import times
+
     rows = [outcome for outcome in found.outcomes if outcome.row.schedule == "oppo"]
-    simulated = [f"{o.simulated.mean:.2f}x on {o.row.scenario}" for o in rows]
+    simulated = [f"{times(o.row.baseline, o.simulated)} on {o.row.scenario}" for o in rows]
+    if any(o.simulated.includes(1) for o in rows):
+        return (
+            f"Not decided whether OPPO is faster: {'; '.join(simulated)}: an interval includes 1; "
+            "use more seeds or steps."
+        )
+    if not all(o.simulated.mean > 1 for o in rows):
+        return f"Simulated, OPPO is NOT faster throughout: {'; '.join(simulated)}."
     papers = [f"{o.row.paper:.2f}x" for o in rows]
-    return (
-        f"Simulated, OPPO is faster than TRL: {', '.join(simulated)} (the paper: "
-        f"{', '.join(papers)})."
-        if all(o.simulated.mean > 1 for o in rows)
-        else f"Simulated, OPPO is NOT faster than TRL throughout: {', '.join(simulated)}."
-    )
+    return f"Simulated, OPPO is faster: {'; '.join(simulated)}. The paper: {', '.join(papers)}."

@@ -114,12 +114,14 @@ def _document(
 def _print(
     scenario: Scenario, schedule: Schedule, header: Header, metrics: Metrics, out: Path | None
 ) -> None:
-    from oppo_sim.cli.tables import metrics_table
+    from oppo_sim.analysis.why import count
+    from oppo_sim.cli.tables import LEGEND, metrics_table
 
     console.show(
-        f"{scenario.name}, schedule {schedule.name}: {header.steps} steps, seed {header.seed}. "
-        "Every number is simulated.",
+        f"{scenario.name}, schedule {schedule.name}: {count(header.steps, 'step')}, seed "
+        f"{header.seed}. Every number is simulated.",
         metrics_table(metrics),
+        LEGEND,
     )
     if out is not None:
         console.show(f"Written to {out}; steps.jsonl has one step a line.")

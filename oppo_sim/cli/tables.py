@@ -1,16 +1,31 @@
-"""Results as tables that fit in 80 columns."""
+"""Results as tables that fit the terminal: columns are left out before a number is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.table import Table
 
 from oppo_sim.analysis.compare import Comparison
 from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.metrics import Metrics
 from oppo_sim.analysis.paper import Outcome
+from oppo_sim.analysis.why import average_key, percent, plain
+
+LEGEND = (
+    "exposed: lengthens the step; hidden: scoring while the batch is generated; busy: devices' "
+    "share of the time; stale: mean staleness, in versions; D: overcommit."
+)
+
+
+class Column(NamedTuple):
+    header: str
+    cells: Sequence[str]
+    drop: int = 0  # 1 is left out first where it is narrow, 0 never
+    is_text: bool = False
 
 
 def metrics_table(metrics: Metrics) -> Table:
@@ -24,96 +39,133 @@ def metrics_table(metrics: Metrics) -> Table:
 
 
 def _lines(m: Metrics) -> list[tuple[str, str]]:
-    interval = _interval(Mean(m.mean_step_s, m.mean_step_low_s, m.mean_step_high_s), ".4g")
-    interval = "no interval below 40 steps" if interval == "-" else f"95 % interval {interval}"
+    low, high = m.mean_step_low_s, m.mean_step_high_s
+    interval = "no interval below 40 steps"
+    if low is not None and high is not None:
+        interval = f"95 % interval {plain(low, 4)} to {plain(high, 4)}"
     stages = [
-        f"{stage} {seconds:.4g} s ({seconds / m.mean_step_s:.0%})"
+        f"{stage} {plain(seconds, 4)} s ({percent(seconds / m.mean_step_s)})"
         for stage, seconds in m.stages_s.items()
         if seconds
     ]
-    hidden = "-" if m.hidden_score_share is None else f"{m.hidden_score_share:.0%}"
-    busy = [f"{device} {share:.0%}" for device, share in m.utilisation.items()]
+    hidden = "-" if m.hidden_score_share is None else percent(m.hidden_score_share)
+    busy = [f"{device} {percent(share)}" for device, share in m.utilisation.items()]
     admitted = "-" if m.admitted_tokens_mean is None else f"{m.admitted_tokens_mean:.1f}"
     return [
-        ("step time", f"mean {m.mean_step_s:.4g} s ({interval})"),
-        ("", f"median {m.p50_step_s:.4g} s, 95th percentile {m.p95_step_s:.4g} s"),
+        ("step time", f"mean {plain(m.mean_step_s, 4)} s ({interval})"),
+        ("", f"median {plain(m.p50_step_s, 4)} s, 95th percentile {plain(m.p95_step_s, 4)} s"),
         ("exposed, per step", ", ".join(stages)),
-        ("scoring hidden", f"{hidden} of {m.score_s:.4g} scorer seconds per step"),
-        ("devices busy", f"{m.mean_utilisation:.0%} on average: {', '.join(busy)}"),
-        ("versions late", _histogram(m.staleness, "of the trained")),
-        ("steps carried", _histogram(m.deferrals, "of the trained")),
-        ("stale tokens", f"{m.stale_token_share:.1%} of the trained"),
+        ("scoring hidden", f"{hidden} of {plain(m.score_s, 4)} scorer seconds per step"),
+        ("devices busy", f"{percent(m.mean_utilisation)} on average: {', '.join(busy)}"),
+        ("staleness", f"{_histogram(m.staleness, 'of the trained')}, {_mean(m.staleness)}"),
+        ("deferrals", f"{_histogram(m.deferrals, 'of the trained')}, {_mean(m.deferrals)}"),
+        ("stale tokens", f"{percent(m.stale_token_share)} of the trained"),
         ("response tokens", f"{m.trained_tokens_mean:.1f} trained, {admitted} admitted (means)"),
-        ("wasted", f"{m.wasted_tokens:.4g} tokens per step, {m.wasted_share:.1%} of the decoded"),
-        (
-            "prefilled again",
-            f"{m.reprefilled_tokens:.4g} tokens per step, {m.reprefilled_share:.1%} of the decoded",
-        ),
+        ("wasted", _tokens(m.wasted_tokens, m.wasted_share)),
+        ("prefilled again", _tokens(m.reprefilled_tokens, m.reprefilled_share)),
         ("KV peak", f"{m.kv_peak_tokens:,} tokens on one lane"),
-        ("beyond the batch", f"{m.mean_overcommit:.3g} rollouts on average"),
+        ("overcommit (D)", f"{plain(m.mean_overcommit, 3)} rollouts beyond the batch, on average"),
         ("chunk", _histogram(m.chunk_tokens, "of the steps")),
         ("reward", f"{m.reward_mean:.3f} on average"),
     ]
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Schedules next to each other."""
-    first = comparison.standings[0].schedule
-    table = Table(box=SIMPLE, pad_edge=False)
-    headers = ("schedule", "step s", "±", f"x {first}", "±", "hidden", "busy", "late", "D")
-    for number, header in enumerate(headers):
-        table.add_column(header, justify="right" if number else "left")
-    for standing in comparison.standings:
-        m, speedup = standing.average, standing.speedup
-        hidden = "-" if m.hidden_score_share is None else f"{m.hidden_score_share:.0%}"
-        is_first = standing is comparison.standings[0]
-        table.add_row(
-            standing.schedule,
-            f"{m.mean_step_s:.4g}",
-            _half_width(standing.step_s, ".2g"),
-            f"{speedup.mean:.3f}",
-            "-" if is_first else _half_width(speedup, ".3f"),
-            hidden,
-            f"{m.mean_utilisation:.0%}",
-            f"{1 - m.staleness.get(0, 0) / sum(m.staleness.values()):.0%}",
-            f"{m.mean_overcommit:.3g}",
-        )
-    return table
+def comparison_table(comparison: Comparison, width: int = 80) -> Table:
+    """Schedules next to each other; the share of waste where there is any."""
+    standings = comparison.standings
+    averages = [standing.side.metrics for standing in standings]
+    hidden = [m.hidden_score_share for m in averages]
+    columns = [
+        Column("schedule", [s.name for s in standings], is_text=True),
+        Column("step s", [plain(m.mean_step_s, 4) for m in averages]),
+        Column("± s", [_half_width(s.step_s) for s in standings], drop=3),
+        Column("speed-up", [f"{s.speedup.mean:.3f}" for s in standings]),
+        Column("± x", ["-", *(_half_width(s.speedup) for s in standings[1:])], drop=6),
+        Column("hidden", ["-" if h is None else percent(h) for h in hidden], drop=4),
+        Column("busy", [percent(m.mean_utilisation) for m in averages], drop=1),
+        Column("stale", [f"{average_key(m.staleness):.2f}" for m in averages], drop=5),
+        Column("D", [plain(m.mean_overcommit, 2) for m in averages], drop=2),
+    ]
+    if any(m.wasted_tokens for m in averages):
+        columns.append(Column("wasted", [percent(m.wasted_share) for m in averages]))
+    return _fitting(columns, width)
 
 
-def paper_table(outcomes: tuple[Outcome, ...]) -> Table:
+def paper_table(outcomes: Sequence[Outcome], width: int = 80) -> Table:
     """The paper's rows next to the simulated ones."""
-    table = Table(box=SIMPLE, pad_edge=False)
-    headers = ("id", "speed-up of", "paper", "simulated", "95 %", "error", "role")
-    for header in headers:
-        text = header in ("id", "speed-up of", "role")
-        table.add_column(header, justify="left" if text else "right")
-    for outcome in outcomes:
-        row, simulated = outcome.row, outcome.simulated
-        table.add_row(
-            row.id,
-            row.quantity.removeprefix("speed-up of "),
-            f"{row.paper:.2f}",
-            f"{simulated.mean:.2f}",
-            _interval(simulated, ".3f"),
-            f"{outcome.error_pct:+.0f} %",
-            row.role,
-        )
+    rows, simulated = [o.row for o in outcomes], [o.simulated for o in outcomes]
+    quantities = [row.quantity.removeprefix("speed-up of ") for row in rows]
+    columns = [
+        Column("id", [row.id for row in rows]),
+        Column("speed-up of", quantities, is_text=True),
+        Column("paper", [f"{row.paper:.2f}" for row in rows]),
+        Column("simulated", [f"{mean.mean:.2f}" for mean in simulated]),
+        Column("95 % interval", [_interval(mean) for mean in simulated], drop=2),
+        Column("error", [f"{outcome.error_pct:+.0f} %" for outcome in outcomes], drop=1),
+        Column("role", [row.role for row in rows]),
+    ]
+    return _fitting(columns, width)
+
+
+NARROWEST = 10  # of a text that wraps
+
+
+def _fitting(columns: list[Column], width: int) -> Table:
+    """The table, without the columns that it has no room for; text wraps, numbers never do."""
+    table = _table(columns)
+    droppable = sorted((c for c in columns if c.drop), key=lambda column: column.drop)
+    for column in droppable:
+        if _narrowest(table) <= width:
+            break
+        columns = [c for c in columns if c is not column]
+        table = _table(columns)
     return table
 
 
-def _interval(mean: Mean, spec: str) -> str:
+def _table(columns: Sequence[Column]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
+    for number, (header, cells, _, is_text) in enumerate(columns):
+        longest = max(map(len, (header, *cells)))
+        table.add_column(
+            header,
+            justify="left" if is_text or number == 0 or header == "role" else "right",
+            no_wrap=not is_text,
+            overflow="fold",
+            min_width=min(NARROWEST, longest) if is_text else longest,
+        )
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _narrowest(table: Table) -> int:
+    console = Console(width=10_000)
+    return console.measure(table).minimum
+
+
+def _interval(mean: Mean) -> str:
     if mean.low is None or mean.high is None:
         return "-"
-    return f"{mean.low:{spec}} to {mean.high:{spec}}"
+    return f"{mean.low:.3f} to {mean.high:.3f}"
 
 
-def _half_width(mean: Mean, spec: str) -> str:
-    return "-" if mean.high is None else f"{mean.high - mean.mean:{spec}}"
+def _half_width(mean: Mean) -> str:
+    """Half of the interval, in two digits."""
+    if mean.low is None or mean.high is None:
+        return "-"
+    return plain((mean.high - mean.low) / 2, 2)
+
+
+def _mean(histogram: Mapping[int, int]) -> str:
+    return f"mean {average_key(histogram):.2f}"
+
+
+def _tokens(per_step: float, share: float) -> str:
+    return f"{plain(per_step, 4)} tokens per step, {percent(share)} of the decoded"
 
 
 def _histogram(histogram: Mapping[int, int] | Mapping[str, int], of: str) -> str:
     total = sum(histogram.values())
-    shares = [f"{key}: {count / total:.1%}" for key, count in histogram.items()]
+    shares = [f"{key}: {100 * count / total:.1f} %" for key, count in histogram.items()]
     shown = ", ".join(shares[:6]) + (", ..." if len(shares) > 6 else "")
     return f"{shown} {of}"

@@ -1,6 +1,7 @@
 """Comparisons are paired, do not depend on the number of processes, and go on after a kill."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from scipy import stats
 
 from oppo_sim.analysis import parts
-from oppo_sim.analysis.compare import Comparison, compare
+from oppo_sim.analysis.compare import Comparison, Standing, compare
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import average, summarise
 from oppo_sim.config import ConfigError, Scenario, load_scenario, load_schedule
@@ -73,18 +74,20 @@ def test_the_first_schedule_is_the_measure(tiny: Scenario, found: Comparison) ->
 
 def test_it_says_why(found: Comparison) -> None:
     inter, oppo = found.why()
-    assert inter.startswith("inter is ")
-    assert oppo.startswith("oppo is ")
-    assert found.as_dict()["why"] == [inter, oppo]
-    json.dumps(found.as_dict(), allow_nan=False)
+    assert inter.verdict.startswith("inter: ")
+    assert oppo.verdict.startswith("oppo: ")
+    document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert [row["verdict"] for row in document["why"]] == [inter.verdict, oppo.verdict]
+    assert document["verdict"] == found.verdict()
 
 
 @pytest.mark.parametrize(
     ("names", "seeds", "message"),
     [
-        ((), SEEDS, "at least one schedule"),
+        ((), SEEDS, "at least two schedules, not 0"),
+        (("trl",), SEEDS, "at least two schedules, not 1: name another, as in trl,oppo"),
         (("trl", "oppo", "trl"), SEEDS, "two schedules are called 'trl'"),
-        (("trl",), (), "seeds = 0"),
+        (("trl", "oppo"), (), "seeds = 0"),
     ],
 )
 def test_nothing_to_compare(
@@ -92,8 +95,74 @@ def test_nothing_to_compare(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         compare(tiny, [tiny.schedule(name) for name in names], seeds, jobs=1)
+
+
+def test_no_steps_to_compare(tiny: Scenario, schedules: list[Schedule]) -> None:
     with pytest.raises(ConfigError, match="steps = 0"):
-        compare(tiny, [tiny.schedule()], SEEDS, 0, jobs=1)
+        compare(tiny, schedules, SEEDS, 0, jobs=1)
+
+
+# the verdict
+
+
+def comparison(**speedups: tuple[float, ...]) -> Comparison:
+    """Schedules with these speed-ups per seed, on metrics that say nothing else."""
+    metrics = summarise([step()])
+    standings = [
+        Standing(schedule=CATALOG[name.replace("_", "-")], metrics=(metrics,) * len(s), speedups=s)
+        for name, s in speedups.items()
+    ]
+    return Comparison(
+        scenario="s",
+        seeds=tuple(range(len(standings[0].speedups))),
+        steps=1,
+        standings=tuple(standings),
+        trains_on_actors=True,
+    )
+
+
+def test_the_verdict_names_the_fastest() -> None:
+    """Of 2 and 2.42: 2.2 times or by exp(12.706 * log(1.21) / 2), t with one degree of freedom."""
+    found = comparison(trl=(1, 1), intra=(1.2, 1.2), oppo=(1.6, 1.6))
+    assert found.verdict() == "Fastest: oppo, 1.60x trl (95 % interval 1.600 to 1.600)."
+    spread = comparison(trl=(1, 1), oppo=(2, 2.42)).verdict()
+    assert spread == (
+        "Not decided: on average oppo is the fastest, 2.20x trl (95 % interval 0.655 to 7.385), "
+        "but the interval includes 1; use more seeds or steps."
+    )
+
+
+def test_the_verdict_does_not_rank_what_is_not_told_apart() -> None:
+    """Oppo's edge over response changes its sign from seed to seed; over inter it does not."""
+    found = comparison(
+        trl=(1, 1, 1), inter=(1.5, 1.6, 1.7), response=(1.7, 1.7, 1.9), oppo=(1.7, 1.81, 1.92)
+    )
+    assert found.verdict().endswith(". Not decided against response.")
+    assert (
+        comparison(trl=(1, 1), oppo=(1.5, 1.5), inter=(1.5, 1.5))
+        .verdict()
+        .endswith("Not decided against inter.")
+    )
+
+
+def test_the_first_may_be_the_fastest_and_one_seed_decides_nothing() -> None:
+    assert comparison(trl=(1, 1), oppo=(0.8, 0.8)).verdict() == "Fastest: trl."
+    one = comparison(trl=(1,), oppo=(1.5,)).verdict()
+    assert one == "Fastest: oppo, 1.50x trl (1 seed, so no interval)."
+
+
+def test_a_fastest_that_skipped_work_is_called_that() -> None:
+    found = comparison(trl=(1, 1), pipeline_rl=(2, 2))
+    dropping = replace(
+        found.standings[1].metrics[0],
+        wasted_tokens=8.0,
+        trained_tokens_mean=9.0,
+        admitted_tokens_mean=10.0,
+    )
+    trl, pipeline = found.standings
+    pipeline = replace(pipeline, metrics=(dropping, dropping))
+    said = replace(found, standings=(trl, pipeline)).verdict()
+    assert said.endswith(". Part of its gain is skipped work.")
 
 
 # parts on disk

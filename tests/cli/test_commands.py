@@ -1,6 +1,7 @@
 """`oppo compare`, `reproduce`, `bench` and the lists; help; and every mistake in one line."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,12 +23,67 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_compare_says_who_is_faster_and_why(oppo: Oppo) -> None:
-    code, out, _ = oppo("compare", "tiny", *FAST, "--schedules", "trl,oppo")
+    few = ("--steps", 20, "--seeds", 3, "--jobs", 1)
+    code, out, _ = oppo("compare", "tiny", *few, "--schedules", "trl,oppo")
     assert code == 0
-    assert "Every number is simulated." in out
-    assert "as fast as trl" in out
-    assert "Exposed per step:" in out
+    assert out.startswith("Fastest: oppo, ")
+    assert "tiny: 20 steps, 3 seeds, common random numbers." in out
+    assert "Every number is simulated." in " ".join(out.split())
+    assert "oppo: " in out
+    assert "  - Exposed generation " in out
+    assert "± s" in out
+    assert "± x" in out
+    assert "wasted" not in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_compare_shows_waste_where_there_is_any(oppo: Oppo) -> None:
+    out = oppo("compare", "tiny", "--seeds", 2, "--jobs", 1, "--schedules", "trl,pipeline-rl").out
+    said = " ".join(out.split())
+    assert "wasted" in out
+    assert "Part of its gain is skipped work." in said
+    assert "It threw away " in said
+    assert "shorter than admitted: part of the gain is skipped work." in said
+
+
+def test_one_of_a_thing_is_one(oppo: Oppo) -> None:
+    out = oppo("compare", "tiny", "--steps", 1, "--seeds", 1, "--jobs", 1).out
+    assert "tiny: 1 step, 1 seed, " in out
+    assert "(1 seed, so no interval)" in out
+
+
+def test_runs_that_are_the_same_are_said_to_be(oppo: Oppo) -> None:
+    """A rule has nothing to stream to, so intra is trl, and there is nothing to rank."""
+    out = oppo("compare", "gsm8k-7b", *FAST, "--schedules", "trl,intra").out
+    assert out.startswith("Fastest: trl. Not decided against intra.")
+    assert "intra: the same run as trl." in out
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_tables_never_cut_a_number(
+    oppo: Oppo, columns: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a-baseline-with-a-long-name.toml").write_text('base = "trl"\n')
+    names = f"{tmp_path}/a-baseline-with-a-long-name.toml,pipeline-rl,one-step-off"
+    wide = comparison_numbers(oppo, names, 200, monkeypatch)
+    found = comparison_numbers(oppo, names, columns, monkeypatch)
+    assert len(found) == 3
+    for numbers, all_of_them in zip(found, wide, strict=True):
+        assert len(numbers) >= 2  # step time and speed-up
+        assert set(numbers) <= set(all_of_them)
+
+
+def comparison_numbers(
+    oppo: Oppo, names: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> list[list[str]]:
+    """The numbers of each schedule's line, as wide as that."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = oppo("compare", "tiny", *FAST, "--schedules", names).out
+    assert max(map(len, out.splitlines())) <= columns
+    assert "\u2026" not in out
+    table = out.split("\u2500 \n")[1].split("exposed:")[0].replace(" %", "%")
+    lines = [re.findall(r"(?<=\s)[\d.]+%?(?=\s)", line) for line in table.splitlines()]
+    return [numbers for numbers in lines if numbers]
 
 
 def test_compare_as_json(oppo: Oppo) -> None:
@@ -36,7 +92,7 @@ def test_compare_as_json(oppo: Oppo) -> None:
     assert [row["schedule"] for row in document["schedules"]] == ["trl", "intra", "inter", "oppo"]
     assert document["schedules"][0]["speedup"] == {"mean": 1, "low": 1, "high": 1}
     assert document["seeds"] == [0, 1]
-    assert len(document["why"]) == 3
+    assert [row["schedule"] for row in document["why"]] == ["intra", "inter", "oppo"]
 
 
 def test_a_comparison_is_written_and_resumed(
@@ -148,6 +204,7 @@ def test_the_version(oppo: Oppo) -> None:
         ("run tiny --spans", "--spans needs --out DIR"),
         ("run tiny --resume", "--resume needs --out DIR"),
         ("compare tiny --schedules trl,trl", "two schedules are called 'trl'"),
+        ("compare tiny --schedules trl", "at least two schedules, not 1: name another, as in"),
         ("compare tiny --schedules trl,opo", "no schedule is called 'opo'"),
         ("compare tiny --seeds 0", "--seeds"),
         (
@@ -178,6 +235,8 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(
     said = refused(*command.split(), "--out", tmp_path / "file" / "out")
     assert "cannot write to" in said
     assert "Not a directory" in said
+    said = refused(*command.split(), "--out", tmp_path / "file")
+    assert f"--out {tmp_path / 'file'}: is not a folder; name a new or empty one" in said
 
 
 def test_developers_can_have_the_traceback(oppo: Oppo, monkeypatch: pytest.MonkeyPatch) -> None:

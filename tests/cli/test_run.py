@@ -28,6 +28,8 @@ def test_a_run_is_summed_up_in_80_columns_as_simulated(oppo: Oppo) -> None:
     code, out, err = oppo("run", "tiny", *STEPS, "--schedule", "inter", "--seed", 3)
     assert (code, err) == (0, "")
     assert "tiny, schedule inter: 6 steps, seed 3. Every number is simulated." in out
+    for words in ("staleness ", "deferrals ", "overcommit (D) ", "exposed: lengthens the step"):
+        assert words in out
     assert max(map(len, out.splitlines())) <= 80
 
 
