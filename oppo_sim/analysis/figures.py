@@ -9,12 +9,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from oppo_sim.analysis.paper import Outcome
+from oppo_sim.analysis.why import count
 
 GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe for colour blindness
 
 
 def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
-    """The paper's speed-ups next to the simulated ones, as a PNG."""
+    """The paper's speed-ups next to the simulated ones, scenario by scenario, as a PNG."""
+    outcomes = by_scenario(outcomes)
     figure = Figure(figsize=(8.0, 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -26,12 +28,12 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
         [p + width / 2 for p in places],
         means,
         width,
-        yerr=[[_half_width(outcome) for outcome in outcomes]] * 2,
+        yerr=list(zip(*map(_bars, outcomes), strict=True)),
         capsize=3,
         color=BLUE,
-        label=f"simulated, 95 % interval over {seeds} seeds",
+        label=f"simulated, 95 % interval over {count(seeds, 'seed')}",
     )
-    tops = [mean + _half_width(o) for mean, o in zip(means, outcomes, strict=True)]
+    tops = [mean + _bars(o)[1] for mean, o in zip(means, outcomes, strict=True)]
     for place, (paper, mean, top) in enumerate(zip(papers, means, tops, strict=True)):
         for x, value, y in ((place - width / 2, paper, paper), (place + width / 2, mean, top)):
             axes.annotate(
@@ -49,9 +51,16 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     return out.getvalue()
 
 
-def _half_width(outcome: Outcome) -> float:
-    low = outcome.simulated.low
-    return 0.0 if low is None else outcome.simulated.mean - low
+def by_scenario(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The rows of a scenario side by side; scenarios and their rows in the order they came."""
+    scenarios = [outcome.row.scenario for outcome in outcomes]
+    return sorted(outcomes, key=lambda outcome: scenarios.index(outcome.row.scenario))
+
+
+def _bars(outcome: Outcome) -> tuple[float, float]:
+    """How far the interval reaches below and above the mean."""
+    mean, low, high = outcome.simulated
+    return (0.0, 0.0) if low is None or high is None else (mean - low, high - mean)
 
 
 def _label(outcome: Outcome) -> str:
@@ -62,7 +71,7 @@ def _label(outcome: Outcome) -> str:
 def _title(outcomes: Sequence[Outcome]) -> str:
     roles = list(dict.fromkeys(outcome.row.role for outcome in outcomes))
     if roles == ["assumed"]:
-        return "OPPO's speed-ups, paper and simulation; role of every row: assumed, so no evidence"
+        return "OPPO's speed-ups, paper and simulation (all rows assumed: none is evidence)"
     by_role = [
         f"{role}: {', '.join(o.row.id for o in outcomes if o.row.role == role)}" for role in roles
     ]

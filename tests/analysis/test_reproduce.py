@@ -1,10 +1,12 @@
 """The reproduction writes what it says, the same bytes twice, and goes on after a kill."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from oppo_sim.analysis import figures
 from oppo_sim.analysis import reproduce as module
 from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.paper import Outcome, PaperRow, orderings, paper_rows
@@ -77,6 +79,20 @@ def test_everything_assumed_is_listed_in_one_place(folder: Path) -> None:
 
 def test_the_figure_is_a_png(folder: Path) -> None:
     assert (folder / "paper_rows.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figure_groups_the_rows_by_scenario_and_claims_nothing() -> None:
+    rows = [outcome("intra", 1.1), outcome("intra", 1.2), outcome("oppo", 1.5)]
+    rows[1] = replace(rows[1], row=replace(rows[1].row, scenario="other"))
+    assert figures.by_scenario(rows) == [rows[0], rows[2], rows[1]]
+    title = figures._title(rows)
+    assert title == "OPPO's speed-ups, paper and simulation (all rows assumed: none is evidence)"
+
+
+def test_error_bars_are_as_long_as_the_interval() -> None:
+    skewed = replace(outcome("oppo", 2.0), simulated=Mean(2.0, 1.5, 3.0))
+    assert figures._bars(skewed) == (0.5, 1.0)
+    assert figures._bars(replace(skewed, simulated=Mean(2.0, None, None))) == (0, 0)
 
 
 def test_the_same_seeds_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
