@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from oppo_sim.analysis.metrics import STAGES, exposed
-from oppo_sim.analysis.tracks import STEPS_PID, Tracks, tracks_of
+from oppo_sim.analysis.tracks import STEPS_PID, Tracks, no_spans, tracks_of
 from oppo_sim.records import Span, StepRecord
 from oppo_sim.runs import Header, RunError, each_span, each_step, read_header
 
@@ -46,7 +46,7 @@ def write_trace(folder: Path, out: Path) -> Written:
         raise RunError(f"{folder} has no steps yet: run it again with --resume")
     tracks = tracks_of(folder)
     if not tracks.home:
-        raise RunError(_no_spans(folder, header))
+        raise RunError(no_spans(folder, header))
     part = out.with_name(f".{out.name}.part")
     try:
         try:
@@ -63,15 +63,6 @@ def write_trace(folder: Path, out: Path) -> Written:
     except OSError as error:
         raise RunError(f"cannot write {out}: {error.strerror}") from None
     return written
-
-
-def _no_spans(folder: Path, header: Header) -> str:
-    names = f"{header.scenario.get('name')} --schedule {header.schedule.get('name')}"
-    return (
-        f"{folder} has no spans.jsonl, which a timeline is made of: simulate it again with --spans "
-        f"into another folder, such as: oppo run {names} --seed {header.seed} "
-        f"--steps {header.steps} --spans --out {folder}-spans"
-    )
 
 
 def _events(folder: Path, header: Header, tracks: Tracks, written: Written) -> Iterator[Event]:

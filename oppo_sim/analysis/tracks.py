@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from oppo_sim.records import Span
-from oppo_sim.runs import each_span, each_step
+from oppo_sim.runs import Header, each_span, each_step
 
 STEPS_PID = 1
 _KINDS = {"decode": 0, "score": 1, "train": 2}  # the order of the lanes on a device
@@ -70,6 +70,16 @@ def _numbered(tracks: Tracks, devices: list[str]) -> Tracks:
     tracks.steps, tracks.batches = next(numbers), next(numbers)
     tracks.threads = {at: next(numbers) for at in tracks.threads}
     return tracks
+
+
+def no_spans(folder: Path, header: Header) -> str:
+    """What is said where a run has no spans."""
+    names = f"{header.scenario.get('name')} --schedule {header.schedule.get('name')}"
+    return (
+        f"{folder} has no spans.jsonl, which a timeline is made of: simulate it again with --spans "
+        f"into another folder, such as: oppo run {names} --seed {header.seed} "
+        f"--steps {header.steps} --spans --out {folder}-spans"
+    )
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

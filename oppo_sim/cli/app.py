@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import oppo_sim
-from oppo_sim.cli import bench, compare, lists, reproduce, run, trace
+from oppo_sim.cli import bench, compare, lists, plot, reproduce, run, trace
 from oppo_sim.engine import EngineError
 
 INTERRUPTED = 130
@@ -28,6 +28,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("trace")(trace.trace)
+app.command("plot")(plot.plot)
 app.command("bench")(bench.bench)
 app.command("scenarios")(lists.scenarios)
 app.command("schedules")(lists.schedules)
