@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scipy.optimize import linprog
 
 from oppo_sim.costs import HF, VLLM, card, model
 from oppo_sim.costs.passes import decode_law
@@ -24,7 +25,20 @@ def test_roofline_hf_and_vllm(name: str) -> None:
     hf = 1e3 * decode_law(a100, shape, HF).token_s(batch=1, context_tokens=1)
     assert hf == pytest.approx(hf_ms, rel=0.02)
     vllm = 1e3 * decode_law(a100, shape, VLLM).token_s(batch=1, context_tokens=1)
-    assert vllm == pytest.approx(vllm_ms, rel=0.066)  # 0.5B is the worst: 3.41 for 3.2
+    assert vllm == pytest.approx(vllm_ms, rel=0.055)  # all but the 3B are off by 5.1 to 5.4 %
+
+
+def test_no_constants_of_the_vllm_law_fit_its_four_points_better() -> None:
+    """The least worst relative error, by linear programming on the published numbers."""
+    layers = (24, 28, 36, 28)
+    shares = [(n / ms, r / ms) for n, (r, _, ms) in zip(layers, MEASURED.values(), strict=True)]
+    above = [[a, b, -1.0] for a, b in shares]
+    below = [[-a, -b, -1.0] for a, b in shares]
+    best = linprog([0, 0, 1], A_ub=above + below, b_ub=[1.0] * 4 + [-1.0] * 4)
+    launch_ms, slowdown, worst = best.x
+    assert 1e3 * VLLM.launch_per_layer_s == pytest.approx(launch_ms, rel=0.01)
+    assert 1 / VLLM.hbm == pytest.approx(slowdown, rel=0.01)
+    assert 0.05 < worst < 0.055
 
 
 def test_a_pure_roofline_is_too_fast_by_3_6_to_44_times() -> None:
