@@ -130,6 +130,7 @@ class Trainer:
     forwards: tuple[Hosted, ...] = ()
     devices: int = 1
     nodes: int = 1
+    fewest_per_node: int | None = None  # where the gang is uneven; None: equally many on each node
     epochs: int = 4  # TRL's PPOConfig.num_ppo_epochs
     minibatches: int = 1  # optimiser steps per epoch; TRL's num_mini_batches
     recomputes: bool = False  # activations: one more forward
@@ -142,7 +143,16 @@ class Trainer:
         checks.count("trainer", 1, devices=self.devices, nodes=self.nodes)
         checks.count("trainer", 1, epochs=self.epochs, minibatches=self.minibatches)
         checks.truth("trainer", recomputes=self.recomputes, padded=self.padded)
-        if self.devices % self.nodes:
+        if self.fewest_per_node is None:
+            if self.devices % self.nodes:
+                raise ValueError(
+                    f"trainer.devices is {self.devices}; it must be a multiple of nodes "
+                    f"({self.nodes}), or fewest_per_node must say how uneven the gang is"
+                )
+            return
+        checks.count("trainer", 1, fewest_per_node=self.fewest_per_node)
+        if self.fewest_per_node * self.nodes > self.devices:
             raise ValueError(
-                f"trainer.devices is {self.devices}; it must be a multiple of nodes ({self.nodes})"
+                f"trainer.fewest_per_node is {self.fewest_per_node}; "
+                f"it must be at most devices / nodes ({self.devices} / {self.nodes})"
             )

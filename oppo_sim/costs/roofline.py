@@ -137,14 +137,15 @@ class Roofline:
     def _reduce_s(self, params: int) -> float:
         """Ring all-reduce of gradients, and weight gathers, over the NICs of each node.
 
-        Within one node it is part of the MFU that was measured there.
+        One ring per NIC; the node with the fewest devices bounds them. Within one node it is part
+        of the MFU that was measured there.
         """
         trainer = self.trainer
         if trainer.nodes == 1:
             return 0.0
         ring = (trainer.devices - 1) / trainer.devices
         sent_bytes = (2 + trainer.gathers) * ring * BF16_BYTES * params
-        nics = trainer.devices // trainer.nodes
+        nics = trainer.fewest_per_node or trainer.devices // trainer.nodes
         return sent_bytes / (self._bytes_per_s("network") * nics)
 
     def _transfer_s(self) -> float:

@@ -50,6 +50,12 @@ class Layout:
         return len(self._nodes(self.trainer))
 
     @property
+    def trainer_fewest_per_node(self) -> int:
+        """Of the trainer's devices on one of its nodes, where there are the fewest."""
+        nodes = [self._node(device) for device in self.trainer]
+        return min(nodes.count(node) for node in nodes)
+
+    @property
     def handoff_over(self) -> Link:
         """The slowest way from an actor to a scorer: any scorer may get any rollout."""
         return _slowest(self._link(a, s) for a in self.actors for s in self.scorers)
@@ -65,8 +71,10 @@ class Layout:
         return "network" if self._nodes(one).isdisjoint(self._nodes(other)) else "nvlink"
 
     def _nodes(self, devices: Devices) -> set[int]:
-        per_node = self.cluster.devices // self.cluster.nodes
-        return {device // per_node for device in devices}
+        return {self._node(device) for device in devices}
+
+    def _node(self, device: int) -> int:
+        return device // (self.cluster.devices // self.cluster.nodes)
 
 
 def names(devices: Devices) -> tuple[str, ...]:

@@ -92,12 +92,6 @@ def _roofline(scenario: Scenario, table: tables.Roofline) -> Roofline:
 
 def _trainer(scenario: Scenario, models: Models, training: tables.Training) -> Trainer:
     layout, shapes = Layout(scenario.cluster), models.shapes
-    devices, nodes = len(layout.trainer), layout.trainer_nodes
-    if devices % nodes:
-        raise ConfigError(
-            f"{scenario.file}: cluster: training on {devices} devices of {nodes} nodes: "
-            "it must be equally many on each; change actors, or give it trainer_devices of its own"
-        )
     trained = [Hosted(_shape(scenario, "actor", models.actor), "vocab")]
     if shapes["critic"] is not None:
         trained.append(Hosted(_shape(scenario, "critic", shapes["critic"])))
@@ -106,9 +100,13 @@ def _trainer(scenario: Scenario, models: Models, training: tables.Training) -> T
         for host, shape in shapes.items()
         if shape is not None and host not in models.scored
     ]
-    given = training.given()
     return Trainer(
-        trained=tuple(trained), forwards=tuple(forwards), devices=devices, nodes=nodes, **given
+        trained=tuple(trained),
+        forwards=tuple(forwards),
+        devices=len(layout.trainer),
+        nodes=layout.trainer_nodes,
+        fewest_per_node=layout.trainer_fewest_per_node,
+        **training.given(),
     )
 
 

@@ -22,7 +22,11 @@ OWN = {"model", "round_s"}
         (tables.Linear, Linear, set()),
         (tables.Efficiency, Efficiency, set()),
         (tables.Engine, Engine, {"name"}),
-        (tables.Training, Trainer, {"trained", "forwards", "devices", "nodes"}),
+        (
+            tables.Training,
+            Trainer,
+            {"trained", "forwards", "devices", "nodes", "fewest_per_node"},
+        ),
     ],
 )
 def test_a_table_has_every_number_of_its_model(
