@@ -55,8 +55,7 @@ def write_trace(folder: Path, out: Path) -> Written:
                 for event in _events(folder, header, tracks, written):
                     file.write(separator + json.dumps(event, separators=(",", ":")))
                     separator = ",\n"
-                tail = {"displayTimeUnit": "ms", "otherData": _about(header)}
-                file.write("\n]," + json.dumps(tail, separators=(",", ":"))[1:] + "\n")
+                file.write('\n],"otherData":' + json.dumps(_about(header)) + "}\n")
             part.replace(out)
         finally:
             part.unlink(missing_ok=True)
@@ -148,6 +147,8 @@ def _slices(span: Span, tracks: Tracks) -> Iterator[Event]:
 
 
 def _arrow(number: int, lane: str, at_s: float, score: Span, tracks: Tracks) -> Iterator[Event]:
+    if lane not in tracks.home:
+        raise RunError(f"spans.jsonl: a score reads lane {lane}, which never worked")
     same = {"name": "chunk", "cat": "chunk", "id": number}
     pid, tid = tracks.first(lane)
     yield {"ph": "s", **same, "ts": _us(at_s) - 1, "pid": pid, "tid": tid}

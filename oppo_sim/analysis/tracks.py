@@ -48,7 +48,8 @@ def tracks_of(folder: Path) -> Tracks:
     synced: dict[tuple[str, str], None] = {}
     for span in each_span(folder):
         devices.update(dict.fromkeys(span.devices))
-        tracks.home.setdefault(span.lane, span.devices[0])
+        for device in span.devices[:1]:
+            tracks.home.setdefault(span.lane, device)
         places = [(device, span.lane) for device in span.devices]
         if span.kind == "sync":
             synced.update(dict.fromkeys(places))
