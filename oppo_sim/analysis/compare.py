@@ -11,7 +11,7 @@ from typing import Any
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics, average
 from oppo_sim.analysis.parts import Part, Progress, measure
-from oppo_sim.analysis.why import Side, Why, shortened, times, why
+from oppo_sim.analysis.why import Side, Why, same_run, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.simulate.layout import Layout
@@ -75,8 +75,11 @@ class Comparison:
         said = [f"Fastest: {best.name}"]
         if best is not first:
             said[0] += f", {times(first.name, best.speedup)}"
-        others = (s for s in self.standings if s is not best)
-        level = [s.name for s in others if best.over(s).includes(1)]
+        others = [s for s in self.standings if s is not best]
+        same = [s.name for s in others if same_run(best.side, s.side)]
+        level = [s.name for s in others if s.name not in same and best.over(s).includes(1)]
+        if same:
+            said.append(f"The same run: {', '.join(same)}")
         if level:
             said.append(f"Not decided against {', '.join(level)}")
         if best is not first and shortened(best.side):
@@ -85,12 +88,19 @@ class Comparison:
 
     def why(self) -> list[Why]:
         """One for each schedule but the first."""
-        first, *others = (standing.side for standing in self.standings)
-        speedups = [standing.speedup for standing in self.standings[1:]]
-        return [
-            why(first, other, speedup=speedup, trains_on_actors=self.trains_on_actors)
-            for other, speedup in zip(others, speedups, strict=True)
-        ]
+        sides = [standing.side for standing in self.standings]
+        found = []
+        for place, standing in enumerate(self.standings[1:], start=1):
+            twin = next((s for s in sides[:place] if same_run(s, sides[place])), sides[0])
+            found.append(
+                why(
+                    twin,
+                    sides[place],
+                    speedup=standing.speedup,
+                    trains_on_actors=self.trains_on_actors,
+                )
+            )
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -148,7 +148,7 @@ def _readme(reproduction: Reproduction, rows: Sequence[PaperRow]) -> str:
         *_table(reproduction.outcomes),
         "",
         *(
-            f"- {text}: {'holds' if holds else 'DOES NOT HOLD'}"
+            f"- {text}: {'holds' if holds else 'DOES NOT HOLD'} (means over the seeds)"
             for text, holds in reproduction.orderings()
         ),
         "",

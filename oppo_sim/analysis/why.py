@@ -36,7 +36,7 @@ def why(first: Side, other: Side, *, speedup: Mean, trains_on_actors: bool) -> W
     what `other` pays. `trains_on_actors`: training has the actors' devices.
     """
     one, name = first.schedule.name, other.schedule.name
-    if replace(other.metrics, chunk_tokens=first.metrics.chunk_tokens) == first.metrics:
+    if same_run(first, other):
         return Why(name, f"{name}: the same run as {one}.")
     price = (skipped(other, speedup), _staleness(other.metrics))
     if speedup.includes(1):
@@ -53,6 +53,11 @@ def why(first: Side, other: Side, *, speedup: Mean, trains_on_actors: bool) -> W
         _longest(first.metrics, other.metrics),
     )
     return Why(name, verdict, tuple(filter(None, reasons)))
+
+
+def same_run(one: Side, other: Side) -> bool:
+    """Whether the schedules differ in name only here; chunks that nobody streams do not count."""
+    return replace(other.metrics, chunk_tokens=one.metrics.chunk_tokens) == one.metrics
 
 
 def times(first: str, speedup: Mean) -> str:

@@ -53,10 +53,12 @@ def test_one_of_a_thing_is_one(oppo: Oppo) -> None:
 
 
 def test_runs_that_are_the_same_are_said_to_be(oppo: Oppo) -> None:
-    """A rule has nothing to stream to, so intra is trl, and there is nothing to rank."""
+    """A rule has nothing to stream to, so intra is trl, and oppo is inter."""
     out = oppo("compare", "gsm8k-7b", *FAST, "--schedules", "trl,intra").out
-    assert out.startswith("Fastest: trl. Not decided against intra.")
+    assert out.startswith("Fastest: trl. The same run: intra.")
     assert "intra: the same run as trl." in out
+    out = oppo("compare", "gsm8k-7b", *FAST, "--schedules", "trl,inter,oppo").out
+    assert "oppo: the same run as inter." in out
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
