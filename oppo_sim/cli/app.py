@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import oppo_sim
-from oppo_sim.cli import bench, compare, lists, plot, reproduce, run, trace
+from oppo_sim.cli import bench, compare, hardware, lists, plot, reproduce, run, trace
 from oppo_sim.engine import EngineError
 
 INTERRUPTED = 130
@@ -32,6 +32,7 @@ app.command("plot")(plot.plot)
 app.command("bench")(bench.bench)
 app.command("scenarios")(lists.scenarios)
 app.command("schedules")(lists.schedules)
+app.add_typer(hardware.app, name="hardware")
 
 
 def _version(wanted: bool) -> None:

@@ -24,7 +24,7 @@ class Cluster(Table):
     "colocated": actor and scorer lanes both begin at the first device; the trainer takes all.
     """
 
-    card: str | None = None  # a shipped hardware card; needed by roofline costs and for memory
+    card: str | None = None  # a shipped card, or the path of one; for roofline costs and memory
     nodes: Count = 1
     devices: Count  # of all nodes together
     placement: Literal["split", "colocated"] = "split"
@@ -96,7 +96,7 @@ class Cluster(Table):
 class Models(Table):
     """The four models. What is not on the scorers runs with the training, over the whole batch."""
 
-    actor: str
+    actor: str  # a shipped shape, or the path of a config.json; the others alike
     reward: str  # a model, or "rule"
     reference: str | None = None  # None: the actor's shape; "none": there is no KL term
     critic: str | None = None  # None: the actor's shape; "none": there is no value model

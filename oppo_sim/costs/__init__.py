@@ -6,6 +6,7 @@ from oppo_sim.costs.interface import Costs, DecodeLaw, Line, attention_pairs
 from oppo_sim.costs.linear import Linear
 from oppo_sim.costs.memory import kv_tokens, training_bytes
 from oppo_sim.costs.models import Head, ModelShape
+from oppo_sim.costs.own import card_at, model_at
 from oppo_sim.costs.parts import HF, VLLM, Actor, Efficiency, Engine, Hosted, Link, Scorer, Trainer
 from oppo_sim.costs.roofline import Roofline
 
@@ -30,9 +31,11 @@ __all__ = [
     "Trainer",
     "attention_pairs",
     "card",
+    "card_at",
     "card_names",
     "kv_tokens",
     "model",
+    "model_at",
     "model_names",
     "training_bytes",
 ]

@@ -116,4 +116,7 @@ def _check_keys(kind: type[Card] | type[ModelShape], owner: str, table: Mapping[
             raise ValueError(f"{owner}: unknown key {key!r}; {nearest(key, list(known))}")
     for key, f in known.items():
         if key not in table and f.default is MISSING and f.default_factory is MISSING:
-            raise ValueError(f"{owner}: {key} is missing")
+            raise ValueError(f"{owner}: {key} is missing; add it")
+    sources = table.get("sources", {})
+    if not (isinstance(sources, Mapping) and all(isinstance(s, str) for s in sources.values())):
+        raise ValueError(f"{owner}: sources must be a table of texts, one for each number")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import cast
 
+LARGEST = (1 << 63) - 1  # of TOML; products of a few of them are still finite as a float
+
 
 def not_negative(owner: str, **values: object) -> None:
     """Finite numbers, zero allowed."""
@@ -35,6 +37,8 @@ def count(owner: str, least: int, **values: object) -> None:
             raise ValueError(
                 f"{owner}.{name} is {value!r}; it must be a whole number, at least {least}"
             )
+        if cast(int, value) > LARGEST:
+            raise ValueError(f"{owner}.{name} is too large; it must be at most {LARGEST}")
 
 
 def one_of(owner: str, allowed: tuple[str, ...], **values: object) -> None:
@@ -57,4 +61,7 @@ def at_least_one(owner: str, **values: tuple[object, ...]) -> None:
 
 def _is_finite(value: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(cast(float, value))
+    try:
+        return number and math.isfinite(cast(float, value))
+    except OverflowError:  # an int beyond all floats
+        return False

@@ -20,9 +20,9 @@ from oppo_sim.costs import (
     Roofline,
     Scorer,
     Trainer,
-    card,
+    card_at,
     kv_tokens,
-    model,
+    model_at,
     training_bytes,
 )
 from oppo_sim.costs.parts import engine
@@ -142,7 +142,7 @@ def _resident_bytes(scenario: Scenario, cluster: Cluster, models: Models) -> flo
 def _card(scenario: Scenario, name: str) -> Card:
     cluster = scenario.cluster
     with blaming(scenario.file, "cluster.card"):
-        hardware = card(name)
+        hardware = card_at(name, scenario.folder)
     per_node = cluster.devices // cluster.nodes
     if per_node > hardware.devices_per_node:
         raise ConfigError(
@@ -155,7 +155,7 @@ def _card(scenario: Scenario, name: str) -> Card:
 
 def _shape(scenario: Scenario, host: str, name: str) -> ModelShape:
     with blaming(scenario.file, f"models.{host}"):
-        return model(name)
+        return model_at(name, scenario.folder)
 
 
 def _engine(scenario: Scenario, field: str, table: tables.Engine) -> Engine:
