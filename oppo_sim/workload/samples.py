@@ -13,6 +13,7 @@ from oppo_sim.workload.checks import whole
 from oppo_sim.workload.laws import ENDLESS
 from oppo_sim.workload.tables import QuantileTable
 
+LOOKS_CUT = 0.002  # of the responses end at the longest length
 Q_OF_TABLES = tuple(i / 200 for i in range(201))
 
 
@@ -54,6 +55,17 @@ class Sample:
         """How many responses reached the cap."""
         cap = self.cap_tokens
         return 0 if cap is None else int(self.counts[self.tokens >= cap].sum())
+
+    @property
+    def looks_cut_at(self) -> int | None:
+        """The longest length, where so many have it that it looks like a cap nobody stated."""
+        if self.cap_tokens is not None or len(self.tokens) < 2:
+            return None
+        longest = int(self.tokens[-1])
+        at_end = int(self.counts[self.tokens >= longest - 1].sum())  # a cap of c shows as c + 1
+        below = int(self.counts[(self.tokens >= 0.9 * longest) & (self.tokens < longest - 1)].sum())
+        looks = at_end >= max(3, LOOKS_CUT * self.n) and at_end > below
+        return int(self.tokens[self.tokens >= longest - 1][0]) if looks else None
 
     @property
     def body(self) -> Sample:

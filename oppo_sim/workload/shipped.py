@@ -62,7 +62,7 @@ def provenance(name: str) -> Provenance:
     near = get_close_matches(name, shipped(), n=1, cutoff=0)
     raise ValueError(
         f"no shipped lengths are called {name!r}: did you mean {near[0]!r}?"
-        f" There are: {', '.join(shipped())}"
+        f" `oppo lengths list` shows all {len(shipped())}"
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oppo_sim.workload.checks import whole
 
-OVERCOMMITS = (4, 8, 16)
+OVERCOMMITS = (4 / 112, 8 / 112, 16 / 112)  # of the batch
 STEPS, BURN_IN, SEED = 4000, 50, 20_250_925
 BINDING = 0.005  # a smaller share at the cap is an exception; of 112 rollouts, one in two batches
 POINTS = 1 << 17
@@ -52,10 +52,15 @@ def tail(
     lengths: Drawn,
     batch: int = 112,
     cap_tokens: int | None = None,
-    overcommits: tuple[int, ...] = OVERCOMMITS,
+    overcommits: tuple[int, ...] | None = None,
 ) -> Tail:
-    """What batches of `lengths` under a cap wait for; ValueError for a batch that is none."""
+    """What batches of `lengths` under a cap wait for; `overcommits` None: some shares of B.
+
+    ValueError for a batch that is none.
+    """
     whole("batch", batch)
+    if overcommits is None:
+        overcommits = tuple(dict.fromkeys(max(1, round(share * batch)) for share in OVERCOMMITS))
     cap = 2**53 if cap_tokens is None else whole("cap_tokens", cap_tokens)
     u = (np.arange(POINTS) + 0.5) / POINTS
     raw = lengths.ppf(u)
