@@ -14,10 +14,12 @@ from oppo_sim.policies import (
     StragglerShare,
     WholeResponse,
 )
+from oppo_sim.policies.schedule import Share
 
 _POLICIES: dict[type, str] = {
     ProbedChunk: "probe",
     RewardSlope: "reward-slope",
+    Share: "share",
     StragglerShare: "straggler-share",
 }
 

@@ -266,6 +266,8 @@ def test_a_document_uses_the_words_of_a_schedule_file(tiny: Scenario, tmp_path: 
     }
     assert document["overcommit"]["policy"] == "reward-slope"
     assert schedule_document(Schedule(name="mine", chunk=FixedChunk(5)))["chunk"] == 5
+    share = {"policy": "share", "of_batch": 1.0}
+    assert schedule_document(CATALOG["april"])["overcommit"] == share
     knobs = ", ".join(f"{k} = {json.dumps(v)}" for k, v in document["overcommit"].items())
     file = tmp_path / "mine.toml"
     file.write_text(f'base = "inter"\novercommit = {{ {knobs} }}\n')
