@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import oppo_sim
-from oppo_sim.cli import bench, compare, hardware, lists, plot, reproduce, run, trace
+from oppo_sim.cli import bench, compare, hardware, lengths, lists, plot, reproduce, run, trace
 from oppo_sim.engine import EngineError
 
 INTERRUPTED = 130
@@ -30,6 +30,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("trace")(trace.trace)
 app.command("plot")(plot.plot)
 app.command("bench")(bench.bench)
+app.add_typer(lengths.app, name="lengths")
 app.command("scenarios")(lists.scenarios)
 app.command("schedules")(lists.schedules)
 app.add_typer(hardware.app, name="hardware")

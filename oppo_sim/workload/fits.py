@@ -61,9 +61,15 @@ def fit_all(sample: Sample) -> dict[str, Fit]:
     return {family: fit(family, sample) for family in FAMILIES}
 
 
-def best(fits: dict[str, Fit]) -> Fit:
-    """The closest; a law of two numbers wins a tie (0.002) against the mixture."""
-    return min(fits.values(), key=lambda f: f.ks + 0.002 * isinstance(f.law, Mixture))
+def best(fits: dict[str, Fit], n: int) -> Fit:
+    """The one with the lowest score."""
+    return min(fits.values(), key=lambda found: score(found, n))
+
+
+def score(found: Fit, n: int) -> float:
+    """The Bayesian information criterion of a fit to `n` responses; lower is better."""
+    numbers = 5 if isinstance(found.law, Mixture) else 2
+    return numbers * float(np.log(n)) - 2 * found.log_likelihood
 
 
 def log_likelihood(law: Family, sample: Sample) -> float:
