@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from oppo_sim.config.fields import (
     AtLeastOne,
     Count,
     Listed,
+    NotNegative,
     Number,
     Positive,
     Seconds,
@@ -108,12 +109,54 @@ class Lengths(Table):
 
 
 class Reward(Table):
+    """What every kind of reward has."""
+
+    # Assumed: an update is worth 1 / (1 + stale_penalty * mean staleness of its batch) fresh ones.
+    stale_penalty: NotNegative = 0.0
+
+
+class Saturating(Reward):
     """Its mean at weights version v: start + (plateau - start) * (1 - exp(-v / tau_steps))."""
 
     start: Number
     plateau: Number
     tau_steps: Positive
-    noise: Seconds  # standard deviation of a single rollout's reward
+    noise: NotNegative  # standard deviation of a single rollout's reward
+
+
+class Points(Reward):
+    """Its mean at some steps, straight lines between them."""
+
+    points: Listed[Listed[Number]]  # [[step, reward], ...]
+    noise: NotNegative
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Points:
+        for place, point in enumerate(self.points):
+            if len(point) != 2:
+                raise ValueError(f"points[{place}] = {list(point)}: must be [step, reward]")
+        return self
+
+
+class Curve(Reward):
+    """One of the paper's curves."""
+
+    curve: str  # a name in oppo_sim/data/reward_curves.csv
+    noise: NotNegative
+
+
+def _kind(reward: Any) -> str:
+    """The tag of a reward; `_tag` because tags must not look like keys in an error's path."""
+    has = reward if isinstance(reward, Mapping) else getattr(reward, "model_fields_set", ())
+    return next((f"{key}_tag" for key in ("points", "curve") if key in has), "saturating_tag")
+
+
+AnyReward = Annotated[
+    Annotated[Saturating, Tag("saturating_tag")]
+    | Annotated[Points, Tag("points_tag")]
+    | Annotated[Curve, Tag("curve_tag")],
+    Discriminator(_kind),
+]
 
 
 class Drift(Table):
@@ -129,7 +172,7 @@ class Workload(Table):
     max_response_tokens: Count  # longer ones are cut there
     max_prompt_tokens: Count | None = None  # memory is reserved for it; None: the longest there is
     prompt_tokens: Count | None = None  # of every prompt; None: those that came with the lengths
-    reward: Reward
+    reward: AnyReward
     prompt_effect: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0  # of log-variance
     group: Count | None = None  # responses to a prompt; None: the schedule's, with prompt_effect
     prompt_set: Count | None = None  # so many prompts, then the same again; None: always new ones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from oppo_sim.config import Scenario
 from oppo_sim.engine import Lane, Listener, run
@@ -12,7 +13,8 @@ from oppo_sim.simulate.checks import check
 from oppo_sim.simulate.layout import Layout, names
 from oppo_sim.simulate.loads import limits, workload
 from oppo_sim.simulate.pricing import costs, lane_kv_tokens
-from oppo_sim.simulator import Contention, SimPyMachine
+from oppo_sim.simulator import Contention, Learning, SimPyMachine
+from oppo_sim.workload import update_worth
 
 NO_LIMIT = 1 << 20  # slots of a lane where only memory, or nothing, bounds its rollouts
 
@@ -40,6 +42,7 @@ def machine(scenario: Scenario, seed: int | None = None) -> SimPyMachine:
         workload(scenario, seed),
         Contention(**contention.model_dump()) if contention else Contention(),
         round_s=scenario.costs.round_s,
+        learning=Learning(partial(update_worth, scenario.workload.reward.stale_penalty)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oppo_sim.config import ConfigError, Lengths, Scenario, blaming
+from oppo_sim.config.workload import Curve, Points, Saturating
 from oppo_sim.engine import Limits
 from oppo_sim.workload import (
     Constant,
@@ -18,10 +19,13 @@ from oppo_sim.workload import (
     QuantileTable,
     Replay,
     RewardCurve,
+    RewardPoints,
+    Rewards,
     Weibull,
     Workload,
     load,
     read_lengths,
+    reward_curve,
 )
 
 Family = Lognormal | Gamma | Weibull | Mixture
@@ -44,7 +48,7 @@ def workload(scenario: Scenario, seed: int | None = None) -> Workload:
         return Workload(
             source,
             cap_tokens=table.max_response_tokens,
-            rewards=RewardCurve(**table.reward.model_dump()),
+            rewards=_rewards(scenario),
             seed=scenario.seed if seed is None else seed,
             prompts=table.prompt_tokens,
             effects=_effects(scenario),
@@ -67,6 +71,18 @@ def limits(scenario: Scenario) -> Limits:
             f"{longest} tokens; set it to {longest}, or leave it out"
         )
     return Limits(most or longest, table.max_response_tokens)
+
+
+def _rewards(scenario: Scenario) -> Rewards:
+    with blaming(scenario.file, "workload.reward"):
+        match scenario.workload.reward:
+            case Saturating() as law:
+                return RewardCurve(law.start, law.plateau, law.tau_steps, law.noise)
+            case Points() as given:
+                points = tuple([(step, reward) for step, reward in given.points])
+                return RewardPoints(points, given.noise)
+            case Curve() as shipped:
+                return reward_curve(shipped.curve, shipped.noise)
 
 
 def _effects(scenario: Scenario) -> Effects:

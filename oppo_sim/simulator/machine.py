@@ -28,6 +28,7 @@ from oppo_sim.simulator import work
 from oppo_sim.simulator.clock import Clock
 from oppo_sim.simulator.devices import Contention, Devices
 from oppo_sim.simulator.lane import ActorLane
+from oppo_sim.simulator.learning import Learning
 from oppo_sim.simulator.tasks import Task, Tasks
 from oppo_sim.simulator.work import Workload
 
@@ -42,6 +43,7 @@ class SimPyMachine:
         workload: Workload,
         contention: Contention | None = None,
         round_s: float = 0.0,
+        learning: Learning | None = None,
     ) -> None:
         if costs.decode.token_s(1, 0.0) <= 0.0:
             raise ValueError("decoding a token takes 0 s: the costs of decoding must be above 0")
@@ -54,6 +56,7 @@ class SimPyMachine:
         self._now_s = 0.0
         self._out: list[Event] = []
         self._version = 0
+        self._learning = learning or Learning()
         self._begun: dict[int, int] = {}  # the weights version that decoded a rollout's first token
         self._home: dict[int, ActorLane] = {}  # where the cache of a paused rollout is
         self._devices = Devices(lanes, contention)
@@ -238,10 +241,9 @@ class SimPyMachine:
             self._tasks.submit(task, self._now_s)
 
     def _rewards(self, command: Score) -> tuple[tuple[int, float], ...]:
-        reward, begun = self._workload.reward, self._begun
-        return tuple(
-            [(c.rollout, reward(c.rollout, begun[c.rollout])) for c in command.chunks if c.last]
-        )
+        reward, begun, updates = self._workload.reward, self._begun, self._learning.updates
+        lasts = [chunk.rollout for chunk in command.chunks if chunk.last]
+        return tuple([(rollout, reward(rollout, updates(begun[rollout]))) for rollout in lasts])
 
     def _train(self, command: Train) -> None:
         devices = tuple(
@@ -260,6 +262,8 @@ class SimPyMachine:
         seconds = work.train_s(command, self._workload, self._costs)
 
         def done(start_s: float, end_s: float) -> None:
+            begun = [self._begun.get(rollout, command.update) for rollout in command.rollouts]
+            self._learning.trained(command.update, begun)
             self._forget(command.rollouts)
             self._out.append(Done(end_s, command.lanes[0], command, start_s))
 

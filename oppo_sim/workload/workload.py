@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oppo_sim.workload.checks import whole
 from oppo_sim.workload.effects import Course, Effects, drifted, mixed, of_prompts
 from oppo_sim.workload.lengths import Constant, Lengths, Replay
-from oppo_sim.workload.rewards import RewardCurve
+from oppo_sim.workload.rewards import Rewards
 from oppo_sim.workload.streams import (
     BLOCK,
     BLOCK_BITS,
@@ -58,7 +58,7 @@ class Workload:
         lengths: Source,
         *,
         cap_tokens: int,
-        rewards: RewardCurve,
+        rewards: Rewards,
         seed: int,
         prompts: Source | int | None = None,
         effects: Effects = NO_EFFECTS,
@@ -99,10 +99,10 @@ class Workload:
         except IndexError:
             raise _past_end(self.prompts, rollout) from None
 
-    def reward(self, rollout: int, version: int) -> float:
-        """The reward of a rollout decoded by the weights after `version` updates."""
+    def reward(self, rollout: int, updates: float) -> float:
+        """The reward of a rollout decoded by the weights after so many (fresh) updates."""
         noise = self._noise[rollout >> BLOCK_BITS][rollout & WITHIN]
-        return self.rewards.mean(version) + noise
+        return self.rewards.mean(updates) + noise
 
     def responses(self, rollouts: range) -> list[int]:
         """`response_tokens` of rollouts in a row at once."""

@@ -24,6 +24,24 @@ MISTAKES = [
     ("costs.train_call_s", "fast", ["costs.train_call_s = 'fast'", "must be a number"]),
     ("workload.reward.noise", -1, ["workload.reward.noise = -1", "at least 0"]),
     ("workload.reward.tau_steps", 0, ["workload.reward.tau_steps = 0", "above 0"]),
+    (
+        "workload.reward",
+        {"points": [[0, 1.0, 2.0]], "noise": 0.0},
+        ["workload.reward: points[0] = [0.0, 1.0, 2.0]: must be [step, reward]"],
+    ),
+    (
+        "workload.reward",
+        {"points": [[0, "high"]], "noise": 0.0},
+        ["workload.reward.points[0][1] = 'high': must be a number"],
+    ),
+    ("workload.reward", {"curve": "gsm8k"}, ["workload.reward.noise is missing"]),
+    (
+        "workload.reward.curve",
+        "gsm8k",
+        ["workload.reward: unknown key 'start'", "stale_penalty, curve, noise"],
+    ),
+    ("workload.reward.stale_penalty", -1, ["workload.reward.stale_penalty = -1", "at least 0"]),
+    ("workload.reward", 5, ["workload.reward = 5: must be a table"]),
     # counts
     ("steps", 0, ["steps = 0", "at least 1"]),
     ("steps", True, ["steps = True", "whole number"]),
