@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "oppo"
-        return _fail(f"{message()} See: {path} --help")
+        return _fail(f"{message().rstrip('.')}. See: {path} --help")
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -193,7 +193,7 @@ def test_the_version(oppo: Oppo) -> None:
         ("run tinny", "no scenario is called 'tinny'; did you mean 'tiny'?"),
         ("run missing.toml", "missing.toml: the scenario cannot be read: No such file"),
         ("run tiny --schedule opo", "no schedule is called 'opo'; did you mean 'oppo'?"),
-        ("run tiny --steps 0", "--steps"),
+        ("run tiny --steps 0", "greater than or equal to 1. See: oppo run --help"),
         ("run tiny --steps many", "--steps"),
         ("run tiny --seed -1", "--seed"),
         ("run tiny --set chunk", "--set chunk: must be KEY=VALUE"),
