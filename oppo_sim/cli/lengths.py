@@ -196,7 +196,8 @@ def _print(fitted: FittedSample | FittedLog | Timed) -> None:
         )
     console.show(fitted.verdict)
     if fitted.toml is not None:
-        console.show(f"\nFor the [workload] of a scenario:\n{fitted.toml}")
+        console.show("\nFor the [workload] of a scenario:")
+        print(fitted.toml)  # as it is: a wrapped line would not be TOML
 
 
 def _print_sample(fitted: FittedSample) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from oppo_sim.workload.effects import Drift
 from oppo_sim.workload.laws import Lognormal
-from oppo_sim.workload.measured import TELLS_BYTES, chunks, quiet
+from oppo_sim.workload.measured import MOST, TELLS_BYTES, chunks, quiet
 from oppo_sim.workload.moments import drift_of
 
 GRID = (np.arange(1 << 14) + 0.5) / (1 << 14)
@@ -136,7 +136,7 @@ def read_log(path: Path, progress: TELLS_BYTES = quiet) -> StepLog | TimeLog:
     steps: dict[float, dict[str, float]] = {}
     step = -1.0
     for row in rows:
-        step = next((row[key] for key in STEPS if key in row), step + 1)
+        step = next((row[key] for key in STEPS if 0 <= row.get(key, -1) <= MOST), step + 1)
         steps[step] = steps.get(step, {}) | row
     return _log(path, steps)
 
@@ -146,7 +146,7 @@ def _log(path: Path, steps: dict[float, dict[str, float]]) -> StepLog | TimeLog:
         full = {
             step: row
             for step, row in sorted(steps.items())
-            if row.get(names.mean, 0) >= 1 and row.get(names.longest, 0) >= row[names.mean]
+            if 1 <= row.get(names.mean, 0) <= row.get(names.longest, 0) <= MOST
         }
         if full:
             return _step_log(names, full, len(steps) - len(full))
@@ -179,11 +179,13 @@ def _table(
 ) -> Iterator[dict[str, float]]:
     for chunk in chunks(path, columns, progress):
         for row in chunk.to_dict("records"):
-            yield {
-                str(name).removeprefix(PREFIX): number
-                for name, cell in row.items()
-                if math.isfinite(number := _finite(cell))
-            }
+            yield _numbers(row.items())
+
+
+def _numbers(cells: Iterable[tuple[Hashable, object]]) -> dict[str, float]:
+    """The cells that are finite numbers, by their plain names."""
+    found = {str(name).removeprefix(PREFIX): _finite(cell) for name, cell in cells}
+    return {name: number for name, number in found.items() if math.isfinite(number)}
 
 
 def _finite(cell: object) -> float:
@@ -206,7 +208,7 @@ def _printed(path: Path, progress: TELLS_BYTES) -> Iterator[dict[str, float]]:
                 elif "step:" in text:
                     progress(source.tell(), total)
                     if len(found := METRIC.findall(text)) > 1:
-                        yield {name: _finite(value) for name, value in found}
+                        yield _numbers(found)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from oppo_sim.workload import Lognormal
 from oppo_sim.workload.measured import first_columns
@@ -135,6 +137,40 @@ def test_a_trend_of_the_means_is_the_drift() -> None:
     assert drift is not None
     assert drift.per_step == pytest.approx(-0.002, rel=1e-6)
     assert math.isclose(drift.noise, 0, abs_tol=1e-3)
+
+
+NUMBERS = st.sampled_from(["0", "1", "-3", "1e308", "nan", "inf", "512", "0.5", "x", ""])
+METRICS = st.sampled_from(
+    ["response_length/mean", "response_length/max", "response_length/clip_ratio", "step", "e2e"]
+)
+LINES = st.lists(st.tuples(METRICS, NUMBERS), max_size=5).map(
+    lambda pairs: "step:1 - " + " - ".join(f"{name}:{value}" for name, value in pairs)
+)
+TEXTS = st.lists(st.one_of(LINES, st.text(max_size=30)), max_size=8).map("\n".join)
+ROWS = st.lists(st.lists(NUMBERS, min_size=4, max_size=4).map(",".join), max_size=8).map(
+    lambda rows: "\n".join(["step,response_length/mean,response_length/max,e2e", *rows])
+)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.one_of(TEXTS.map(lambda t: (".log", t)), ROWS.map(lambda t: (".csv", t))))
+def test_malformed_logs_are_refused_in_one_line(tmp_path: Path, file: tuple[str, str]) -> None:
+    """Whatever a log holds: steps, or a ValueError that names the file; nothing else."""
+    path = tmp_path / f"some{file[0]}"
+    path.write_text(file[1], encoding="utf-8", errors="replace")
+    try:
+        log = read_log(path)
+    except ValueError as error:
+        said = str(error)
+    else:
+        said = str(path)
+        if isinstance(log, StepLog):
+            assert 0 <= log.idle_share < 1
+            log.law(64)
+            log.drift(64)
+    assert said.startswith(str(path))
 
 
 @pytest.mark.parametrize(
