@@ -8,6 +8,12 @@ from typing import cast
 LARGEST = (1 << 63) - 1  # of TOML; products of a few of them are still finite as a float
 
 
+def finite(owner: str, **values: object) -> None:
+    for name, value in values.items():
+        if not _is_finite(value):
+            raise ValueError(f"{owner}.{name} is {value!r}; it must be a finite number")
+
+
 def not_negative(owner: str, **values: object) -> None:
     """Finite numbers, zero allowed."""
     for name, value in values.items():

@@ -16,7 +16,10 @@ from oppo_sim.costs import (
     Costs,
     Hosted,
     Linear,
+    Measured,
+    Measurements,
     Roofline,
+    Row,
     Scorer,
     Trainer,
     card,
@@ -56,6 +59,22 @@ def _judged() -> Roofline:
     )
 
 
+def _measured() -> Measured:
+    rows = [
+        *(
+            Row("decode", b, b * x, b, 0.02 + 1e-4 * b + 1e-8 * b * x)
+            for b in (1, 300)
+            for x in (0, 10**5)
+        ),
+        *(Row("prefill", 1, 0, n, 0.01 + 1e-5 * n) for n in (1, 100_000)),
+        *(Row("score", 1, 0, n, 0.02 + 3e-5 * n) for n in (1, 100_000)),
+        *(Row("train", 1, 0, n, 3 + 1e-4 * n) for n in (1, 1000, 100_000)),
+        Row("sync", 1, 0, 0, 0.5),
+        *(Row("handoff", 1, 0, n, 1e-3 + 1e-9 * n) for n in (1, 100_000)),
+    ]
+    return Measured(measurements=Measurements("made up", tuple(rows)))
+
+
 KINDS: dict[str, Callable[[], Costs]] = {
     "constant": lambda: Constant(
         decode_token_s=0.03,
@@ -82,6 +101,7 @@ KINDS: dict[str, Callable[[], Costs]] = {
         handoff_call_s=1e-3,
         handoff_token_s=1e-9,
     ),
+    "measured": _measured,
     "roofline": seven_plus_one,
     "roofline with a judge": _judged,
 }
