@@ -17,7 +17,7 @@ from oppo_sim.workload.checks import finite
 
 Floats = NDArray[np.float64]
 ENDLESS = 2**53  # what a response that never ends counts as: above every cap
-HALVINGS = 60  # of an interval of logarithms: to the last bit
+HALVINGS = 44  # of an interval of logarithms: to 1e-12
 
 
 class Law(Protocol):
