@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 import oppo_sim
-from oppo_sim.cli import bench, compare, hardware, lengths, lists, plot, reproduce, run, trace
+from oppo_sim.cli import (
+    bench,
+    compare,
+    hardware,
+    lengths,
+    lists,
+    notes,
+    plot,
+    reproduce,
+    run,
+    trace,
+)
 from oppo_sim.engine import EngineError
 
 INTERRUPTED = 130
@@ -99,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    result = app(args=arguments, prog_name="oppo", standalone_mode=False)
+    with notes.in_lines():
+        result = app(args=arguments, prog_name="oppo", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
 

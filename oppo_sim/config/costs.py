@@ -93,4 +93,24 @@ class Roofline(Table):
     handoff_call_s: Seconds | None = None
 
 
-Costs = Annotated[Constant | Linear | Roofline, Discriminator("model")]
+class Measured(Table):
+    """Measured times; the numbers are for tasks that the file has no row of (see `Linear`)."""
+
+    model: Literal["table"]
+    file: str  # a CSV, relative to the scenario, or a shipped table by name
+    padded: bool = False  # every sequence trains as long as the longest
+    round_s: Seconds = 0.0
+    prefill_call_s: Seconds | None = None
+    prefill_token_s: Seconds | None = None
+    score_call_s: Seconds | None = None
+    score_token_s: Seconds | None = None
+    score_response_s: Seconds | None = None
+    train_call_s: Seconds | None = None
+    train_token_s: Seconds | None = None
+    train_sequence_s: Seconds | None = None
+    sync_call_s: Seconds | None = None
+    handoff_call_s: Seconds | None = None
+    handoff_token_s: Seconds | None = None
+
+
+Costs = Annotated[Constant | Linear | Roofline | Measured, Discriminator("model")]

@@ -16,15 +16,18 @@ from oppo_sim.costs import (
     Head,
     Hosted,
     Linear,
+    Measured,
     ModelShape,
     Roofline,
     Scorer,
     Trainer,
     card_at,
     kv_tokens,
+    measurements,
     model_at,
     training_bytes,
 )
+from oppo_sim.costs.measurements import TASKS
 from oppo_sim.costs.parts import engine
 from oppo_sim.simulate.layout import Layout
 
@@ -42,6 +45,8 @@ def costs(scenario: Scenario) -> Costs:
                 return Linear(**_numbers(table))
             case tables.Roofline():
                 return _roofline(scenario, table)
+            case tables.Measured():
+                return _measured(scenario, table)
 
 
 def lane_kv_tokens(scenario: Scenario) -> int | None:
@@ -88,6 +93,27 @@ def _roofline(scenario: Scenario, table: tables.Roofline) -> Roofline:
         handoff_over=layout.handoff_over,
         **_set(handoff),
     )
+
+
+def _measured(scenario: Scenario, table: tables.Measured) -> Measured:
+    """Each task from the table or from the scenario's numbers; what costs nothing must be said."""
+    with blaming(scenario.file, "costs.file"):
+        found = measurements(table.file, scenario.folder)
+    rest = {k: v for k, v in table.given().items() if k.endswith("_s") and k != "round_s"}
+    for task in TASKS:
+        given = [key for key in rest if key.startswith(f"{task}_")]
+        if found.of(task):
+            if given:
+                raise ConfigError(
+                    f"{scenario.file}: costs.{given[0]} = {rest[given[0]]}: {found.name} has rows "
+                    f"of {task}; leave it out, or take them out of the table"
+                )
+        elif task in ("prefill", "score", "train") and not given:
+            raise ConfigError(
+                f"{scenario.file}: costs.file: {found.name} has no row of {task}; measure it, or "
+                f"set costs.{task}_token_s or {task}_call_s (0.0 to say that it is free)"
+            )
+    return Measured(measurements=found, rest=Linear(**_set(rest)), padded=table.padded)
 
 
 def _trainer(scenario: Scenario, models: Models, training: tables.Training) -> Trainer:

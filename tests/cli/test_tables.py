@@ -1,0 +1,30 @@
+"""What the command line says of a table of measured times: one line, or one warning per line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import Oppo
+from tests.simulate.test_tables import SCENARIO, TABLE
+
+
+def test_extrapolation_is_one_line_on_stderr(oppo: Oppo, tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text(TABLE.replace("train,1,0,100000,50.0", "train,1,0,9,2.0"))
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO)
+    ran = oppo("run", file)
+    assert ran.code == 0
+    lines = ran.err.splitlines()
+    assert all(line.startswith("oppo: warning: times: ") for line in lines)
+    assert len(lines) == len(set(lines))
+    (train,) = [line for line in lines if ": train: " in line]
+    assert "measured 1 to 9, asked for others" in train
+
+
+def test_a_malformed_table_is_one_line(refused: Callable[..., str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO)
+    (tmp_path / "times.csv").write_text(TABLE.replace("0.06", "sixty"))
+    said = refused("run", file)
+    assert "times.csv: line 9: seconds is 'sixty'; it must be a finite number above 0" in said
