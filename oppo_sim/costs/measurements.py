@@ -28,6 +28,7 @@ from oppo_sim.costs.own import is_path, read_text
 
 TASKS = ("decode", "prefill", "score", "train", "sync", "handoff")
 COLUMNS = ("task", "batch", "context_tokens", "tokens", "seconds")
+LEAST_S, MOST_S = 1e-9, 1e9  # beyond it is a mistake of units
 PROVENANCE = ("machine", "versions", "date", "source")
 _NEEDED = {"decode": ("batch", "context_tokens"), "sync": ()}  # of the others: tokens
 
@@ -62,6 +63,10 @@ class Measurements:
             checks.count(owner, 1, batch=row.batch)
             checks.count(owner, 0, context_tokens=row.context_tokens, tokens=row.tokens)
             checks.positive(owner, seconds=row.seconds)
+            if not LEAST_S <= row.seconds <= MOST_S:
+                raise ValueError(
+                    f"{owner}.seconds is {row.seconds!r}; at least {LEAST_S}, at most {MOST_S}"
+                )
         if not self.of("decode"):
             raise ValueError(f"{self.name}: has no row of decode; measure one iteration at least")
 
@@ -177,11 +182,12 @@ def _whole(n: int, column: str, row: Mapping[str, str], least: int, missing: int
 def _seconds(n: int, text: str) -> float:
     try:
         seconds = float(text)
-        checks.positive("row", seconds=seconds)
-    except ValueError as error:
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_S <= seconds <= MOST_S:
         raise ValueError(
-            f"line {n}: seconds is {_short(text)}; it must be a finite number above 0"
-        ) from error
+            f"line {n}: seconds is {_short(text)}; it must be a number from {LEAST_S} to {MOST_S}"
+        )
     return seconds
 
 

@@ -27,4 +27,7 @@ def test_a_malformed_table_is_one_line(refused: Callable[..., str], tmp_path: Pa
     file.write_text(SCENARIO)
     (tmp_path / "times.csv").write_text(TABLE.replace("0.06", "sixty"))
     said = refused("run", file)
-    assert "times.csv: line 9: seconds is 'sixty'; it must be a finite number above 0" in said
+    assert (
+        "times.csv: line 9: seconds is 'sixty'; it must be a number from 1e-09 to 1000000000.0"
+        in said
+    )
