@@ -100,7 +100,7 @@ def calls(table: str, task: str, rows: Sequence[Row]) -> Calls:
         return Calls((_curve(rows),), 0.0, counts, None)
     at = [row.attention / row.tokens for row in rows]
     beyond = "taken as the nearest, plus a price per query-key pair"
-    what = f"{task}: mean position of a token in its row, not at every count of tokens"
+    what = f"{task}: mean position of a token in its row (not all at every count of tokens)"
     positions = Range(what, min(at), max(at), beyond, table)
     return Calls(_filled(_families(rows)), _pair_s(rows), counts, positions)
 

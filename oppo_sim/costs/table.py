@@ -103,7 +103,7 @@ def _surface(table: Measurements) -> DecodeSurface:
             "decode: batch", knots[0].batch, knots[-1].batch, "its last rise goes on", table.name
         ),
         Range(
-            "decode: context of a rollout, not at every batch",
+            "decode: context of a rollout (not all at every batch)",
             min(contexts),
             max(contexts),
             "its slope goes on",
