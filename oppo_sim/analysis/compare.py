@@ -10,7 +10,8 @@ from typing import Any
 
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics, average
-from oppo_sim.analysis.parts import Part, Progress, measure
+from oppo_sim.analysis.parts import Measured, Part, Progress, run_parts
+from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.analysis.why import Side, Why, same_run, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.policies import Schedule
@@ -24,6 +25,7 @@ class Standing:
     schedule: Schedule
     metrics: tuple[Metrics, ...]
     speedups: tuple[float, ...]
+    rewards: tuple[RewardRun, ...] = ()
 
     @property
     def name(self) -> str:
@@ -140,7 +142,7 @@ def compare(
     """Run every schedule with every seed and set them against the first.
 
     A seed gives rollout i the same prompt, length and reward noise whatever the schedule. `steps`
-    None: the scenario's; the rest as in `parts.measure`. ValueError for too little to compare.
+    None: the scenario's; the rest as in `parts.run_parts`. ValueError for too little to compare.
     """
     return compare_all([(scenario, schedules)], seeds, steps, jobs, keep=keep, progress=progress)[0]
 
@@ -162,7 +164,7 @@ def compare_all(
         for seed in seeds
         for schedule in schedules
     ]
-    found = iter(measure(parts, jobs=jobs, keep=keep, progress=progress))
+    found = iter(run_parts(parts, jobs=jobs, keep=keep, progress=progress))
     return [
         _comparison(scenario, schedules, seeds, steps, [next(found) for _ in range(count)])
         for scenario, schedules in pairs
@@ -175,15 +177,23 @@ def _comparison(
     schedules: Sequence[Schedule],
     seeds: Sequence[int],
     steps: int | None,
-    metrics: Sequence[Metrics],
+    found: Sequence[Measured],
 ) -> Comparison:
-    """`metrics` in the order of the parts: schedules within seeds."""
+    """`found` in the order of the parts: schedules within seeds."""
+    metrics = [measured.metrics for measured in found]
     first = metrics[:: len(schedules)]
     standings = []
     for place, schedule in enumerate(schedules):
         own = metrics[place :: len(schedules)]
         ratios = [b.mean_step_s / o.mean_step_s for b, o in zip(first, own, strict=True)]
-        standings.append(Standing(schedule=schedule, metrics=tuple(own), speedups=tuple(ratios)))
+        standings.append(
+            Standing(
+                schedule=schedule,
+                metrics=tuple(own),
+                speedups=tuple(ratios),
+                rewards=tuple([measured.rewards for measured in found[place :: len(schedules)]]),
+            )
+        )
     return Comparison(
         scenario=scenario.name,
         seeds=tuple(seeds),

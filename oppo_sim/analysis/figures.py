@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from oppo_sim.analysis.compare import Comparison
 from oppo_sim.analysis.paper import Outcome
+from oppo_sim.analysis.time_to_reward import WINDOW, RewardRun
 from oppo_sim.analysis.why import count
 
 GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe for colour blindness
@@ -16,13 +19,65 @@ GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe f
 
 def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     """The paper's speed-ups next to the simulated ones, scenario by scenario, as a PNG."""
-    outcomes = by_scenario(outcomes)
-    figure = Figure(figsize=(8.0, 4.2), dpi=150, layout="constrained")
+    shown = by_scenario(_about("speedup", outcomes))
+    figure, axes = _bars_of(shown, seeds)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_ylabel("speed-up over TRL (x)")
+    axes.set_title(_title("speed-ups", shown), size=10)
+    return _png(figure)
+
+
+def utilisation(outcomes: Sequence[Outcome], seeds: int) -> bytes:
+    """The paper's GPU utilisation next to the simulated busy share, as a PNG."""
+    shown = by_scenario(_about("busy", outcomes))
+    figure, axes = _bars_of(shown, seeds)
+    axes.set_ylabel("GPUs: busy share of the time")
+    axes.set_title(_title("GPU utilisation", shown), size=10)
+    return _png(figure)
+
+
+def reward_curves(outcomes: Sequence[Outcome], comparisons: Sequence[Comparison]) -> bytes:
+    """Reward over time, for the scenarios that a row has minutes to a reward of, as a PNG."""
+    rows = [outcome.row for outcome in outcomes if outcome.row.measure == "minutes"]
+    found = {comparison.scenario: comparison for comparison in comparisons}
+    figure = Figure(figsize=(3.2 * len(rows), 3.4), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, row in enumerate(rows):
+        axes = figure.add_subplot(1, len(rows), place + 1)
+        for name, colour, dashes in ((row.baseline, GREY, "--"), (row.schedule, BLUE, "-")):
+            hours, rewards = _curve(found[row.scenario][name].rewards)
+            axes.plot(hours, rewards, dashes, color=colour, label=name)
+        axes.axhline(float(row.at), color="black", linewidth=0.8, label=f"reward {row.at}")
+        axes.set_xlabel("hours (simulated)")
+        axes.set_title(row.scenario, size=9)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="lower right", frameon=False, fontsize=8)
+    figure.axes[0].set_ylabel(f"reward, mean of {WINDOW} steps")
+    figure.suptitle("Reward over time; reward by step is put in (assumed)", size=10)
+    return _png(figure)
+
+
+def _curve(runs: Sequence[RewardRun]) -> tuple[list[float], list[float]]:
+    """Every tenth step: hours, and the moving mean of the reward, both averaged over the runs."""
+    hours, rewards = [], []
+    for step in range(min(WINDOW, len(runs[0].rewards)) - 1, len(runs[0].rewards), 10):
+        last = [run.rewards[max(0, step + 1 - WINDOW) : step + 1] for run in runs]
+        hours.append(sum(run.end_s[step] for run in runs) / len(runs) / 3600)
+        rewards.append(sum(sum(r) / len(r) for r in last) / len(runs))
+    return hours, rewards
+
+
+def _about(measure: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [o for o in outcomes if o.row.measure == measure and o.simulated is not None]
+
+
+def _bars_of(outcomes: Sequence[Outcome], seeds: int) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(max(8.0, 1.05 * len(outcomes)), 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     width, places = 0.38, range(len(outcomes))
-    papers = [outcome.row.paper for outcome in outcomes]
-    means = [outcome.simulated.mean for outcome in outcomes]
+    papers = [outcome.row.paper or 0.0 for outcome in outcomes]
+    means = [outcome.simulated.mean for outcome in outcomes if outcome.simulated]
     axes.bar([p - width / 2 for p in places], papers, width, color=GREY, label="paper")
     axes.bar(
         [p + width / 2 for p in places],
@@ -39,13 +94,14 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
             axes.annotate(
                 f"{value:.2f}", (x, y), (0, 4), textcoords="offset points", ha="center", size=8
             )
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xticks(list(places), [_label(outcome) for outcome in outcomes], size=8)
-    axes.set_ylabel("speed-up over TRL (x)")
+    axes.set_xticks(list(places), [_label(outcome) for outcome in outcomes], size=7)
     axes.set_ylim(0, 1.15 * max(*papers, *means))
-    axes.set_title(_title(outcomes), size=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=2)
+    return figure, axes
+
+
+def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()
@@ -59,20 +115,23 @@ def by_scenario(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _bars(outcome: Outcome) -> tuple[float, float]:
     """How far the interval reaches below and above the mean."""
+    assert outcome.simulated is not None
     mean, low, high = outcome.simulated
     return (0.0, 0.0) if low is None or high is None else (mean - low, high - mean)
 
 
 def _label(outcome: Outcome) -> str:
     row = outcome.row
-    return f"{row.id}\n{row.schedule}\n{row.scenario}"
+    where = row.scenario.replace("-", "-\n", 1)
+    return f"{row.id}\n{row.schedule}\n{where}"
 
 
-def _title(outcomes: Sequence[Outcome]) -> str:
+def _title(what: str, outcomes: Sequence[Outcome]) -> str:
+    """Which rows prove nothing is part of what is shown."""
     roles = list(dict.fromkeys(outcome.row.role for outcome in outcomes))
     if roles == ["assumed"]:
-        return "OPPO's speed-ups, paper and simulation (all rows assumed: none is evidence)"
+        return f"OPPO's {what}, paper and simulation (all rows assumed: none is evidence)"
     by_role = [
         f"{role}: {', '.join(o.row.id for o in outcomes if o.row.role == role)}" for role in roles
     ]
-    return f"OPPO's speed-ups, paper and simulation ({'; '.join(by_role)})"
+    return f"OPPO's {what}, paper and simulation\n({'; '.join(by_role)})"

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblib import Parallel, delayed
 
 import oppo_sim
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import Metrics, summarise
+from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.config import Scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.runs import write_whole
@@ -41,15 +42,23 @@ class Part:
         )
 
     def key(self) -> str:
-        """A digest of all that its numbers depend on, the package's own files among it."""
+        """A digest of all that its numbers depend on, files of the user and the package included."""
         document = [
             self.scenario.document(),
             schedule_document(self.schedule),
             self.seed,
             self.steps,
+            _file_digests(self.scenario.document(), self.scenario.folder),
             _package_digest(),
         ]
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+class Measured(NamedTuple):
+    """What is kept of a run."""
+
+    metrics: Metrics
+    rewards: RewardRun
 
 
 def measure(
@@ -59,9 +68,21 @@ def measure(
     keep: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Metrics]:
+    """The metrics of `run_parts`."""
+    found = run_parts(parts, jobs=jobs, keep=keep, progress=progress)
+    return [measured.metrics for measured in found]
+
+
+def run_parts(
+    parts: Sequence[Part],
+    *,
+    jobs: int | None = None,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Measured]:
     """Simulate the parts, `jobs` at a time (None: one per core), and sum each up.
 
-    The metrics come in the order of the parts and do not depend on `jobs`. With a folder to `keep`
+    The results come in the order of the parts and do not depend on `jobs`. With a folder to `keep`
     them in, a part that is there already, made by the same code from the same scenario, is read
     instead. ConfigError before anything runs where a scenario cannot run its schedule.
     """
@@ -73,7 +94,8 @@ def measure(
     jobs = min(len(parts), jobs or cores())
     found = []
     for row in _results(tasks, jobs):
-        found.append(Metrics.from_dict(row))
+        metrics, rewards = row["metrics"], row["rewards"]
+        found.append(Measured(Metrics.from_dict(metrics), RewardRun.from_dict(rewards)))
         if progress is not None:
             progress(len(found), len(parts))
     return found
@@ -93,26 +115,27 @@ def _results(tasks: Iterable[tuple[Part, Path | None]], jobs: int) -> Iterator[d
 
 
 def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
-    """The metrics of a part as JSON, from its file or from a run."""
+    """A part's metrics and rewards as JSON, from its file or from a run."""
     if keep is None:
         return _run(part)
     file, key = keep / part.file_name, part.key()
     kept = _read(file)
     if kept.get("key") == key:
-        metrics: dict[str, Any] = kept["metrics"]
-        return metrics
-    metrics = _run(part)
+        return kept
+    found = _run(part)
     named = {"scenario": part.scenario.name, "schedule": part.schedule.name, "seed": part.seed}
-    document = {**named, "steps": part.steps, "key": key, "metrics": metrics}
+    document = {**named, "steps": part.steps, "key": key, **found}
     write_whole(file, json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return metrics
+    return found
 
 
 def _run(part: Part) -> dict[str, Any]:
     devices = dict.fromkeys(device for lane in lanes(part.scenario) for device in lane.devices)
     steps = simulate(part.scenario, part.schedule, seed=part.seed, steps=part.steps)
     lengths = workload(part.scenario, part.seed).responses
-    return summarise(steps, tuple(devices), lengths=lengths).as_dict()
+    rewards = RewardRun()
+    metrics = summarise(rewards.watch(steps), tuple(devices), lengths=lengths)
+    return {"metrics": metrics.as_dict(), "rewards": rewards.as_dict()}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -121,6 +144,17 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}  # not there, or damaged: simulated again
     return kept if isinstance(kept, dict) else {}
+
+
+def _file_digests(value: Any, folder: Path) -> list[str]:
+    """Digests of the files that a scenario names: lengths, a card, a model, a cost table."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [digest for entry in value for digest in _file_digests(entry, folder)]
+    if isinstance(value, str) and len(value) < 1000 and (folder / value).is_file():
+        return [hashlib.sha256((folder / value).read_bytes()).hexdigest()]
+    return []
 
 
 @cache

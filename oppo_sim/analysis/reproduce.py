@@ -10,27 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import oppo_sim
-from oppo_sim.analysis import figures
+from oppo_sim.analysis import figures, measures
 from oppo_sim.analysis.compare import Comparison, compare_all
 from oppo_sim.analysis.documents import schedule_document
-from oppo_sim.analysis.paper import Outcome, PaperRow, orderings, paper_rows
+from oppo_sim.analysis.paper import Outcome, orderings, paper_rows
 from oppo_sim.analysis.parts import Progress
-from oppo_sim.analysis.why import count
-from oppo_sim.config import Scenario, load_scenario
-from oppo_sim.policies import Schedule
+from oppo_sim.analysis.reproduced import COMMON, readme
+from oppo_sim.config import Scenario
 from oppo_sim.runs import RunError, claim_folder, write_whole
 
 SEEDS = range(5)  # the paper: means of 5 runs
 PARTS = "parts"
 COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role")
-COMMON = (
-    "Speed-up is the ratio of mean step times: both systems are taken to need equally many steps "
-    "to a reward, as the paper's reward curves on Stack-Exchange and GSM8K show.",
-    "Stand-ins (lengths above all) and efficiencies were chosen by hand by readers of the paper's "
-    "rows: no row here is a blind prediction.",
-    "The paper's minutes are as reported in public notes on the paper; which machine each row ran "
-    "on is not known.",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +30,7 @@ class Reproduction:
 
     outcomes: tuple[Outcome, ...]
     comparisons: tuple[Comparison, ...]
+    sweeps: tuple[Comparison, ...]  # over chunks
     scenarios: tuple[Scenario, ...]
 
     def orderings(self) -> list[tuple[str, bool]]:
@@ -63,7 +55,7 @@ class Reproduction:
                     "steps": comparison.steps,
                     "schedules": [schedule_document(s.schedule) for s in comparison.standings],
                 }
-                for comparison in self.comparisons
+                for comparison in (*self.comparisons, *self.sweeps)
             ],
         }
 
@@ -84,26 +76,40 @@ def reproduce(
     rows = paper_rows()
     if out is not None:
         _claim(out, resume)
-    pairs = _pairs(rows)
-    comparisons = compare_all(
-        pairs,
-        seeds,
-        steps,
+    pairs, sweeps = measures.pairs(rows), measures.sweeps(rows)
+    keep = None if out is None else out / PARTS
+    few = seeds[: measures.SWEEP_SEEDS]
+    first, second = _in_turn(progress, measures.runs(pairs, seeds), measures.runs(sweeps, few))
+    comparisons = compare_all(pairs, seeds, steps, jobs, keep=keep, progress=first)
+    swept = compare_all(
+        sweeps,
+        few,
+        min(steps or measures.SWEEP_STEPS, measures.SWEEP_STEPS),
         jobs,
-        keep=None if out is None else out / PARTS,
-        progress=progress,
+        keep=keep,
+        progress=second,
     )
-    found = {comparison.scenario: comparison for comparison in comparisons}
     reproduction = Reproduction(
-        outcomes=tuple(
-            [Outcome(row=row, simulated=found[row.scenario][row.schedule].speedup) for row in rows]
-        ),
+        outcomes=measures.outcomes(rows, comparisons, swept),
         comparisons=tuple(comparisons),
+        sweeps=tuple(swept),
         scenarios=tuple([scenario for scenario, _ in pairs]),
     )
     if out is not None:
-        _write(out, reproduction, rows)
+        _write(out, reproduction)
     return reproduction
+
+
+def _in_turn(
+    progress: Progress | None, runs: int, more: int
+) -> tuple[Progress | None, Progress | None]:
+    """Two meters that read as one."""
+    if progress is None:
+        return None, None
+    return (
+        lambda done, _: progress(done, runs + more),
+        lambda done, _: progress(runs + done, runs + more),
+    )
 
 
 def _claim(out: Path, resume: bool) -> None:
@@ -112,80 +118,21 @@ def _claim(out: Path, resume: bool) -> None:
         raise RunError(f"{out} holds something else than a reproduction: name another folder")
 
 
-def _pairs(rows: Sequence[PaperRow]) -> list[tuple[Scenario, list[Schedule]]]:
-    """Each scenario with its baseline and the schedules that its rows name, in their order."""
-    names: dict[str, dict[str, None]] = {}
-    for row in rows:
-        names.setdefault(row.scenario, {row.baseline: None})[row.schedule] = None
-    pairs = []
-    for name, schedules in names.items():
-        scenario = load_scenario(name)
-        pairs.append((scenario, [scenario.schedule(schedule) for schedule in schedules]))
-    return pairs
-
-
-def _write(out: Path, reproduction: Reproduction, rows: Sequence[PaperRow]) -> None:
+def _write(out: Path, reproduction: Reproduction) -> None:
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(outcome.as_dict() for outcome in reproduction.outcomes)
-    seeds = len(reproduction.comparisons[0].seeds)
-    write_whole(out / "paper_rows.png", figures.paper_rows(reproduction.outcomes, seeds))
-    write_whole(out / "README.md", _readme(reproduction, rows))
+    outcomes, seeds = reproduction.outcomes, len(reproduction.comparisons[0].seeds)
+    write_whole(out / "paper_rows.png", figures.paper_rows(outcomes, seeds))
+    write_whole(out / "utilisation.png", figures.utilisation(outcomes, seeds))
+    curves = figures.reward_curves(outcomes, reproduction.comparisons)
+    write_whole(out / "time_to_reward.png", curves)
+    text = readme(
+        outcomes,
+        reproduction.comparisons,
+        reproduction.sweeps,
+        reproduction.scenarios,
+    )
+    write_whole(out / "README.md", text)
     write_whole(out / "paper_rows.csv", table.getvalue())
-
-
-def _readme(reproduction: Reproduction, rows: Sequence[PaperRow]) -> str:
-    """The folder in words: results, why, assumptions, conditions, sources."""
-    lines = [
-        "# OPPO's speed-ups, simulated",
-        "",
-        "Every number under *simulated* comes from the simulator, none from a GPU. The role says "
-        "what a row may prove. *assumed*: the scenario's numbers were chosen by hand, with the "
-        "paper's rows in view, so agreement is no evidence; *fitted*: the scenario was fitted to "
-        "this row; *held_out*: the row was kept for checking.",
-        "",
-        *_table(reproduction.outcomes),
-        "",
-        *(
-            f"- {text}: {'holds' if holds else 'DOES NOT HOLD'} (means over the seeds)"
-            for text, holds in reproduction.orderings()
-        ),
-        "",
-        "![paper and simulation](paper_rows.png)",
-        "",
-        "## Why",
-    ]
-    for comparison in reproduction.comparisons:
-        lines += ["", f"### {comparison.scenario}", ""]
-        for reasons in comparison.why():
-            lines += [f"- {reasons.verdict}", *(f"  - {reason}" for reason in reasons.reasons)]
-    lines += ["", "## Assumed", "", *(f"- {text}" for text in COMMON)]
-    for scenario in reproduction.scenarios:
-        lines += ["", f"### {scenario.name}", "", *(f"- {text}" for text in scenario.assumptions)]
-    lines += ["", "## Conditions", ""]
-    for comparison in reproduction.comparisons:
-        seeds = ", ".join(map(str, comparison.seeds))
-        lines.append(f"- {comparison.scenario}: {count(comparison.steps, 'step')}, seeds {seeds}")
-    lines += [
-        f"- oppo-testbed {oppo_sim.__version__}; schedules as `oppo schedules` lists them, with "
-        "the axes that each scenario's [schedule] table sets: `oppo reproduce --json` has them all"
-    ]
-    lines += ["", "## Sources of the paper's values", ""]
-    lines += [f"- {row.id}: {row.source}" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _table(outcomes: Sequence[Outcome]) -> list[str]:
-    lines = [
-        "| id | quantity | paper | simulated | 95 % interval | error | role |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for outcome in outcomes:
-        mean, low, high = outcome.simulated
-        interval = "-" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-        lines.append(
-            f"| {outcome.row.id} | {outcome.row.quantity} | {outcome.row.paper:.2f} | {mean:.2f} "
-            f"| {interval} | {outcome.error_pct:+.0f} % | {outcome.row.role} |"
-        )
-    return lines

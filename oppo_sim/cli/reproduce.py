@@ -22,9 +22,9 @@ def reproduce(
     resume: console.Resume = False,
     as_json: console.AsJson = False,
 ) -> None:
-    """Simulate the paper's speed-ups, and say why.
+    """Simulate the paper's results, and say why.
 
-    With --out: paper_rows.csv, paper_rows.png, README.md with everything that is assumed, and each
+    With --out: paper_rows.csv, figures, README.md with everything that is assumed, and each
     finished run under parts/. --resume keeps finished runs that the same code made.
     """
     from oppo_sim.analysis import reproduce as analysis
@@ -56,11 +56,12 @@ def _print(found: Reproduction, out: Path | None) -> None:
     ]
     console.show(
         f"{_verdict(found)}\n\n"
-        "OPPO's speed-ups over TRL: the paper's, and simulated ones with 95 % intervals over the "
-        f"seeds ({'; '.join(conditions)}).",
+        "OPPO over TRL: the paper's numbers, and simulated ones with 95 % intervals over the seeds "
+        f"({'; '.join(conditions)}).",
         paper_table(found.outcomes, console.width()),
         "role: assumed = numbers chosen by hand, with the paper's rows in view, so agreement is no "
-        "evidence; fitted = fitted to this row; held_out = kept for checking.",
+        "evidence; fitted = fitted to this row; held_out = kept for checking; scenario = by a "
+        "mechanism that the scenario states, not a prediction.",
         "",
         *(
             f"{text}: {'holds' if holds else 'DOES NOT HOLD'} (means over the seeds)"
@@ -73,7 +74,7 @@ def _print(found: Reproduction, out: Path | None) -> None:
             console.show_why(reasons)
     if out is not None:
         console.show(
-            f"\nWritten to {out}: paper_rows.csv, paper_rows.png, and README.md with everything "
+            f"\nWritten to {out}: paper_rows.csv, three figures, and README.md with everything "
             "that is assumed."
         )
     else:
@@ -82,16 +83,17 @@ def _print(found: Reproduction, out: Path | None) -> None:
 
 def _verdict(found: Reproduction) -> str:
     """Who is faster, and by how much, in a sentence."""
+    from oppo_sim.analysis.paper import speedups
     from oppo_sim.analysis.why import times
 
-    rows = [outcome for outcome in found.outcomes if outcome.row.schedule == "oppo"]
-    simulated = [f"{times(o.row.baseline, o.simulated)} on {o.row.scenario}" for o in rows]
-    if any(o.simulated.includes(1) for o in rows):
+    rows = [(row, mean) for row, mean in speedups(found.outcomes) if row.schedule == "oppo"]
+    simulated = [f"{times(row.baseline, mean)} on {row.scenario}" for row, mean in rows]
+    if any(mean.includes(1) for _, mean in rows):
         return (
             f"Not decided whether OPPO is faster: {'; '.join(simulated)}: an interval includes 1; "
             "use more seeds or steps."
         )
-    if not all(o.simulated.mean > 1 for o in rows):
+    if not all(mean.mean > 1 for _, mean in rows):
         return f"Simulated, OPPO is NOT faster throughout: {'; '.join(simulated)}."
-    papers = [f"{o.row.paper:.2f}x" for o in rows]
+    papers = [f"{row.shown(row.paper)}x" for row, _ in rows]
     return f"Simulated, OPPO is faster: {'; '.join(simulated)}. The paper: {', '.join(papers)}."

@@ -93,15 +93,15 @@ def comparison_table(comparison: Comparison, width: int = 80) -> Table:
 
 def paper_table(outcomes: Sequence[Outcome], width: int = 80) -> Table:
     """The paper's rows next to the simulated ones."""
-    rows, simulated = [o.row for o in outcomes], [o.simulated for o in outcomes]
-    quantities = [row.quantity.removeprefix("speed-up of ") for row in rows]
+    papers, simulated, intervals, errors = zip(*(o.cells() for o in outcomes), strict=True)
+    rows = [outcome.row for outcome in outcomes]
     columns = [
         Column("id", [row.id for row in rows]),
-        Column("speed-up of", quantities, is_text=True),
-        Column("paper", [f"{row.paper:.2f}" for row in rows]),
-        Column("simulated", [f"{mean.mean:.2f}" for mean in simulated]),
-        Column("95 % interval", [_interval(mean) for mean in simulated], drop=2),
-        Column("error", [f"{outcome.error_pct:+.0f} %" for outcome in outcomes], drop=1),
+        Column("quantity", [row.quantity for row in rows], is_text=True),
+        Column("paper", papers),
+        Column("simulated", simulated),
+        Column("95 % interval", intervals, drop=2),
+        Column("error", errors, drop=1),
         Column("role", [row.role for row in rows]),
     ]
     return _fitting(columns, width)

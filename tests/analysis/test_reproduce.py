@@ -26,10 +26,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-def outcome(schedule: str, mean: float, paper: float = 2.0) -> Outcome:
+# fmt: off
+IDS = [
+    "A1", "A2", "A3", "A4", "T1a", "T1b", "T1c", "T1d", "T2",
+    "M1a", "M1b", "M1a-s",
+    "U1b", "U1o", "U2b", "U2o", "U3b", "U3o", "U4b", "U4o",
+    "C1", "C1o", "Q1-0", "Q1-1", "Q1-2",
+    "R1a", "R1b", "R2a", "R2b",
+]
+# fmt: on
+
+
+def outcome(schedule: str, mean: float, paper: float | None = 2.0) -> Outcome:
     row = PaperRow(
         id="X",
         quantity="",
+        measure="speedup",
+        at="",
         scenario="s",
         baseline="trl",
         schedule=schedule,
@@ -42,15 +55,21 @@ def outcome(schedule: str, mean: float, paper: float = 2.0) -> Outcome:
 
 def test_the_papers_values_are_those_of_its_minutes() -> None:
     """Minutes to reward as the paper reports them; T1a: the mean of its two figures."""
-    assert {row.id: row.paper for row in paper_rows()} == {
+    found = {row.id: row.paper for row in paper_rows() if row.id in IDS[:9]}
+    assert found == {
         "A1": 1.2,
         "A2": pytest.approx(4200 / 2700, abs=5e-4),
         "A3": 1.3,
         "A4": pytest.approx(13000 / 6300, abs=5e-3),
         "T1a": pytest.approx((4200 / 2300 + 4300 / 2300) / 2, abs=5e-3),
         "T1b": 2.5,
+        "T1c": 2.4,
+        "T1d": 2.8,
+        "T2": pytest.approx(498.30 / 111.08, abs=5e-3),
     }
-    assert {row.role for row in paper_rows()} == {"assumed"}
+    of_scenarios = {row.id for row in paper_rows() if row.role == "scenario"}
+    assert of_scenarios == {"T2", "M1a-s"}
+    assert {row.role for row in paper_rows()} == {"assumed", "scenario"}
     assert all(row.source for row in paper_rows())
 
 
@@ -59,9 +78,17 @@ def test_the_table_has_the_agreed_columns(folder: Path) -> None:
         assert lines.readline() == "id,quantity,paper,simulated,low,high,error_pct,role\n"
     with (folder / "paper_rows.csv").open() as lines:
         rows = list(csv.DictReader(lines))
-    assert [row["id"] for row in rows] == ["A1", "A2", "A3", "A4", "T1a", "T1b"]
+    assert [row["id"] for row in rows] == IDS
+    too_short = {row["id"] for row in rows if not row["simulated"]}
+    assert too_short == {"M1a", "M1b", "M1a-s", "R1a", "R1b", "R2a", "R2b"}  # 4 steps
     for row in rows:
+        if row["id"] in too_short:
+            assert row["low"] == row["high"] == row["error_pct"] == ""
+            continue
         assert float(row["low"]) <= float(row["simulated"]) <= float(row["high"])
+        if not row["paper"]:
+            assert row["error_pct"] == ""
+            continue
         error = (float(row["simulated"]) / float(row["paper"]) - 1) * 100
         assert float(row["error_pct"]) == pytest.approx(error, abs=0.1)
 
@@ -77,15 +104,16 @@ def test_everything_assumed_is_listed_in_one_place(folder: Path) -> None:
         assert words in readme
 
 
-def test_the_figure_is_a_png(folder: Path) -> None:
-    assert (folder / "paper_rows.png").read_bytes().startswith(b"\x89PNG")
+def test_the_figures_are_pngs(folder: Path) -> None:
+    for name in ("paper_rows", "utilisation", "time_to_reward"):
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_figure_groups_the_rows_by_scenario_and_claims_nothing() -> None:
     rows = [outcome("intra", 1.1), outcome("intra", 1.2), outcome("oppo", 1.5)]
     rows[1] = replace(rows[1], row=replace(rows[1].row, scenario="other"))
     assert figures.by_scenario(rows) == [rows[0], rows[2], rows[1]]
-    title = figures._title(rows)
+    title = figures._title("speed-ups", rows)
     assert title == "OPPO's speed-ups, paper and simulation (all rows assumed: none is evidence)"
 
 
@@ -132,13 +160,27 @@ def test_the_orderings_are_checked_and_not_taken_for_granted() -> None:
     assert orderings(right[:2]) == []
 
 
+def test_a_row_without_a_paper_value_or_a_simulated_one_has_no_error() -> None:
+    wordy = outcome("oppo", 0.9, paper=None)
+    assert wordy.error_pct is None
+    assert wordy.cells() == ("-", "0.90", "0.800 to 1.000", "-")
+    unknown = replace(outcome("oppo", 1.0), simulated=None)
+    assert unknown.error_pct is None
+    assert unknown.cells() == ("2.00", "-", "-", "-")
+    assert orderings([unknown]) == []
+
+
 def test_an_error_is_relative_to_the_paper() -> None:
     assert outcome("oppo", 1.8, paper=2.0).error_pct == pytest.approx(-10)
 
 
 @pytest.mark.parametrize(
     ("cell", "value", "message"),
-    [("role", "guessed", "must be one of assumed, fitted, held_out"), ("paper", "-1", "above 0")],
+    [
+        ("role", "guessed", "must be one of assumed, fitted, held_out, scenario"),
+        ("measure", "speed", "must be one of speedup, minutes, busy"),
+        ("paper", "-1", "above 0"),
+    ],
 )
 def test_a_bad_row_is_refused(cell: str, value: str, message: str) -> None:
     from oppo_sim.analysis.paper import _row
@@ -146,6 +188,8 @@ def test_a_bad_row_is_refused(cell: str, value: str, message: str) -> None:
     good = {
         "id": "X",
         "quantity": "q",
+        "measure": "speedup",
+        "at": "",
         "scenario": "s",
         "baseline": "trl",
         "schedule": "oppo",

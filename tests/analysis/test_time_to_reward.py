@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oppo_sim.analysis.time_to_reward import Reached, time_to_reward
+from oppo_sim.analysis.time_to_reward import Reached, RewardRun, time_to_reward
 from oppo_sim.config import load_scenario
 from oppo_sim.records import StepRecord
 from oppo_sim.simulate import simulate
@@ -46,3 +46,18 @@ def test_a_noiseless_curve_is_reached_half_a_window_late() -> None:
     scenario = load_scenario("tiny", {"workload.reward": reward})
     steps = list(simulate(scenario, scenario.schedule("trl"), steps=30))
     assert time_to_reward(steps, 2.0 - 1e-9, window=5) == Reached(22, steps[22].end_s / 60)
+
+
+def test_a_run_is_noted_as_it_passes_and_read_back() -> None:
+    steps, noted = run(1, 2, 3, 4), RewardRun()
+    assert list(noted.watch(steps)) == steps
+    assert noted == RewardRun([1, 2, 3, 4], [90, 180, 270, 360])
+    assert RewardRun.from_dict(noted.as_dict()) == noted
+
+
+def test_the_reward_around_a_step() -> None:
+    noted = RewardRun([0, 1, 2, 3, 4, 5], [0.0] * 6)
+    assert noted.around(3, window=2) == 2.5  # steps 2 and 3
+    assert noted.around(0, window=2) == 0.5
+    assert noted.around(5, window=4) is None
+    assert noted.around(99, window=2) is None
