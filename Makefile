@@ -34,7 +34,7 @@ check: $(STAMPS)/dev  ## format, lint, types, import contracts, fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 # The strictly typed core compiles as it stands; what is compiled shadows its source until `make clean`.
 COMPILED := $(addprefix oppo_sim/,engine/parts.py engine/state.py engine/rules.py engine/occupancy.py \

@@ -1,7 +1,9 @@
 """Comparisons are paired, do not depend on the number of processes, and go on after a kill."""
 
 import json
+import shutil
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -272,3 +274,14 @@ def test_a_document_uses_the_words_of_a_schedule_file(tiny: Scenario, tmp_path: 
     file = tmp_path / "mine.toml"
     file.write_text(f'base = "inter"\novercommit = {{ {knobs} }}\n')
     assert load_schedule(file, tiny).overcommit == schedule.overcommit
+
+
+def test_a_part_is_another_once_a_file_that_its_scenario_names_has_changed(tmp_path: Path) -> None:
+    lengths = tmp_path / "lengths.csv"
+    keys = set()
+    for tokens in (5, 6):
+        lengths.write_text(f"response_tokens\n{tokens}\n7\n")
+        shutil.copy(str(files("oppo_sim") / "data/scenarios/tiny.toml"), tmp_path / "mine.toml")
+        own = load_scenario(tmp_path / "mine.toml", {"workload.lengths": "lengths.csv"})
+        keys.add(parts.Part(scenario=own, schedule=own.schedule("trl"), seed=0, steps=2).key())
+    assert len(keys) == 2
