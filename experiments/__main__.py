@@ -1,0 +1,39 @@
+"""`python -m experiments [NAME ...]`: draw figures, each with its numbers and a paragraph."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.registry import EXPERIMENTS
+
+OUT = Path("reports/experiments")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(EXPERIMENTS)}")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"a folder (default: {OUT})")
+    parser.add_argument("--quick", action="store_true", help="few steps, for a look")
+    parser.add_argument("--force", action="store_true", help="draw finished figures again, too")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in EXPERIMENTS]
+    if unknown:
+        parser.error(f"no experiment is called {unknown[0]!r}; known: {', '.join(EXPERIMENTS)}")
+    for name in asked.names or EXPERIMENTS:
+        experiment, picture = EXPERIMENTS[name], asked.out / f"{name}.png"
+        if not asked.force and experiment.is_done(asked.out, asked.quick):
+            print(f"{name}: is there, {picture}")
+            continue
+        print(f"{name}: {experiment.question}", file=sys.stderr, flush=True)
+        began_s = time.monotonic()
+        experiment.write(asked.out, asked.quick)
+        print(f"{name}: {picture}, {time.monotonic() - began_s:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Every figure can be drawn, its files say what they are, and the claims that were made hold."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.__main__ import main
+from experiments.registry import EXPERIMENTS
+
+ROOT = Path(__file__).parents[2]
+Row = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All figures, quick."""
+    out = tmp_path_factory.mktemp("figures")
+    assert main(["--quick", "--out", str(out)]) == 0
+    return out
+
+
+def rows(out: Path, name: str) -> list[Row]:
+    with (out / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_readme_lists_what_there_is() -> None:
+    text = (ROOT / "experiments/README.md").read_text()
+    listed = [line.split(" | ") for line in re.findall(r"^\| (\w+ \| .*) \|$", text, re.MULTILINE)]
+    assert listed[0][0] == "figure"
+    assert listed[1:] == [
+        [e.name, e.question, f"`python -m experiments {e.name}`", str(e.minutes), "no"]
+        for e in EXPERIMENTS.values()
+    ]
+
+
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["chunk_sizes"])
+    assert "known: chunk_size" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestQuick:
+    @pytest.mark.parametrize("name", EXPERIMENTS)
+    def test_its_three_files_are_there(self, drawn: Path, name: str) -> None:
+        assert {row["role"] for row in rows(drawn, name)} == {"simulated"}
+        assert (drawn / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        text = (drawn / f"{name}.md").read_text()
+        assert text.startswith(f"# {EXPERIMENTS[name].question}\n")
+        assert "quick" in text
+
+    def test_what_is_finished_is_skipped(
+        self, drawn: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["--quick", "--out", str(drawn)]) == 0
+        assert capsys.readouterr().out.count("is there") == len(EXPERIMENTS)
+
+    def test_a_chunk_between_the_extremes_is_the_fastest(self, drawn: Path) -> None:
+        """With flush by round, and only as long as a round's end costs something."""
+        seconds = {
+            (row["curve"], int(row["chunk_tokens"])): float(row["step_s"])
+            for row in rows(drawn, "chunk_size")
+            if row["schedule"] == "intra"
+        }
+        curves = list(dict.fromkeys(curve for curve, _ in seconds))
+        base, free, at_once, _ = ([seconds[curve, c] for c in (32, 256, 2048)] for curve in curves)
+        assert base[1] < min(base[0], base[2])
+        assert free == sorted(free)
+        assert at_once == sorted(at_once, reverse=True)
+
+    def test_scarce_memory_takes_the_gain_away(self, drawn: Path) -> None:
+        """It falls everywhere; it reverses where what is left over is thrown away."""
+        for lane in by(rows(drawn, "scarce_kv"), "lane"):
+            for curve in by(lane, "overcommit"):
+                least, *_, most = sorted(curve, key=lambda row: int(row["kv_tokens"]))
+                assert 1 < float(most["gain"]) > float(least["gain"])
+                if lane[0]["lane"].startswith("static"):
+                    assert float(least["gain"]) < 1
+
+    def test_a_binding_cap_leaves_no_gain(self, drawn: Path) -> None:
+        """Where at least D responses of a batch end at the cap."""
+        found = rows(drawn, "binding_cap")
+        bound = [row for row in found if float(row["at_cap_per_batch"]) >= int(row["overcommit"])]
+        assert len(bound) >= 6
+        assert all(float(row["gain"]) <= 1.1 for row in bound)
+        assert max(float(row["gain"]) for row in found) > 1.3
+
+
+def by(found: list[Row], column: str) -> Iterator[list[Row]]:
+    for value in dict.fromkeys(row[column] for row in found):
+        yield [row for row in found if row[column] == value]
