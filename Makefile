@@ -20,8 +20,8 @@ help:  ## this list
 reproduce: $(STAMPS)/core  ## simulate the rows of the paper into OUT (no torch); run it again to resume
 	$(BIN)/oppo reproduce --out $(OUT) --resume
 
-figures: $(STAMPS)/core  ## draw the figures again from the run folders in OUT
-	$(BIN)/oppo reproduce --out $(OUT) --resume
+figures: reproduce  ## the paper's rows, then every figure of experiments/ into reports/experiments
+	$(BIN)/python -m experiments
 
 bench: $(STAMPS)/core  ## PPO steps per second of the simulator
 	$(BIN)/oppo bench --suite sim
