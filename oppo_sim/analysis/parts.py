@@ -42,7 +42,7 @@ class Part:
         )
 
     def key(self) -> str:
-        """A digest of all that its numbers depend on, files of the user and the package included."""
+        """A digest of all that its numbers depend on, the files of user and package included."""
         document = [
             self.scenario.document(),
             schedule_document(self.schedule),
@@ -152,7 +152,8 @@ def _file_digests(value: Any, folder: Path) -> list[str]:
         value = list(value.values())
     if isinstance(value, list):
         return [digest for entry in value for digest in _file_digests(entry, folder)]
-    if isinstance(value, str) and len(value) < 1000 and (folder / value).is_file():
+    # isfile, unlike Path.is_file, calls a text that is too long for a path no file
+    if isinstance(value, str) and os.path.isfile(folder / value):
         return [hashlib.sha256((folder / value).read_bytes()).hexdigest()]
     return []
 
