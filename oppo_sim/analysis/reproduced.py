@@ -59,7 +59,19 @@ def readme(
         for reasons in comparison.why():
             lines += [f"- {reasons.verdict}", *(f"  - {reason}" for reason in reasons.reasons)]
     lines += _chunks(outcomes, sweeps)
-    lines += ["", "## Assumed", "", *(f"- {text}" for text in COMMON)]
+    lines += _assumed(comparisons, sweeps, scenarios)
+    lines += ["", "## Sources of the paper's values", ""]
+    lines += [f"- {outcome.row.id}: {outcome.row.source}" for outcome in outcomes]
+    return "\n".join(lines) + "\n"
+
+
+def _assumed(
+    comparisons: Sequence[Comparison],
+    sweeps: Sequence[Comparison],
+    scenarios: Sequence[Scenario],
+) -> list[str]:
+    """What was put in, and how long what ran."""
+    lines = ["", "## Assumed", "", *(f"- {text}" for text in COMMON)]
     for scenario in scenarios:
         lines += ["", f"### {scenario.name}", "", *(f"- {text}" for text in scenario.assumptions)]
     lines += ["", "## Conditions", ""]
@@ -70,9 +82,7 @@ def readme(
         f"- oppo-testbed {oppo_sim.__version__}; schedules as `oppo schedules` lists them, with "
         "the axes that each scenario's [schedule] table sets: `oppo reproduce --json` has them all"
     ]
-    lines += ["", "## Sources of the paper's values", ""]
-    lines += [f"- {outcome.row.id}: {outcome.row.source}" for outcome in outcomes]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _conditions(comparison: Comparison) -> str:
