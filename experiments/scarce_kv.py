@@ -26,7 +26,7 @@ LANES: tuple[tuple[str, dict[str, Any], tuple[int, ...]], ...] = (
     (
         "static batches, what is left over thrown away",
         {"refill": "batch", "surplus": "drop", "partial": "nothing"},
-        (*WAVES[:-1], 18 * RESERVE, 20 * RESERVE, WAVES[-1]),
+        tuple([RESERVE * rollouts for rollouts in (1, 2, 3, 4, 6, 8, 12, 16, 18, 24)]),
     ),
 )
 QUICK = {0: (RESERVE, 61440), 1: (3200, 61440), 2: (RESERVE, 61440)}
@@ -84,18 +84,22 @@ def _draw(gains: dict[Key, float]) -> Figure:
             chart.line(panel, look, memories, curve, label=f"D = {d}")
         panel.axhline(1.0, color="black", lw=0.8)
         panel.axhspan(0.5, 1.0, color="#EEEEEE", zorder=0)
-        chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
+        ticks = memories[:1]
+        ticks += [kv for kv in memories if kv in WAVES or (kv % 4000 == 0 and kv > ticks[0])]
+        chart.tokens_axis(panel, list(dict.fromkeys(ticks)), "KV memory of an actor lane (tokens)")
         panel.set_title(LANES[place][0], loc="left", size=9)
     axes[0].set_ylim(0.85, 1.08 * max(gains.values()))
     axes[0].set_ylabel("gain in step time over D = 0, same memory (x)")
     axes[0].legend(loc="upper left")
-    axes[2].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
-                 transform=axes[2].transAxes)  # fmt: skip
+    axes[0].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
+                 transform=axes[0].transAxes)  # fmt: skip
     chart.caption(
         figure,
         f"Scenario {SCENARIO}, schedule inter with fixed D, B = 112 on 7 lanes (16 each); a "
         f"rollout needs at most {RESERVE:,} tokens. Left and right: its whole need is reserved, "
-        "the rest queues (right: until all lanes are empty). Middle: only the prompt is.",
+        "the rest queues (right: until all lanes are empty). Middle: only the prompt is. "
+        "Right: a batch fills whole waves "
+        "with 1, 2, 4, 8 or 16 rollouts a lane, not with 3, 6 or 12.",
         165,
     )
     return figure
