@@ -71,7 +71,7 @@ def oppo(
     Three to try:
       oppo run tiny                                       one run, in a second
       oppo compare tiny --schedules trl,intra,inter,oppo  who is faster, and why
-      oppo reproduce --out reports/reproduce              the paper's rows, in a minute
+      oppo reproduce --out reports/reproduce              the paper's rows, in minutes
 
     Where numbers come from: every time, share and speed-up printed here is simulated, none is
     measured on a GPU (only `oppo bench` measures: the CPU time of the simulator itself). The file
@@ -84,6 +84,7 @@ def oppo(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    _make_writable()
     if os.environ.get(TRACEBACK):
         return _run(arguments)
     try:
@@ -107,6 +108,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "oppo"
         return _fail(f"{message().rstrip('.')}. See: {path} --help")
+
+
+def _make_writable() -> None:
+    """Output that nobody reads goes nowhere; what a terminal cannot show becomes `?`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed before the program began
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _run(arguments: Sequence[str] | None) -> int:

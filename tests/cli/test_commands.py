@@ -1,6 +1,7 @@
 """`oppo compare`, `reproduce`, `bench` and the lists; help; and every mistake in one line."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -267,3 +268,23 @@ def test_the_command_line_starts_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "environment"),
+    [
+        ("oppo compare tiny --schedules trl,oppo --steps 3", {"PYTHONIOENCODING": "ascii"}),
+        ("oppo run tiny --steps 2 >&-", {}),
+        ("oppo run tiny --steps 2 2>&-", {}),
+    ],
+)
+def test_any_terminal_or_none_will_do(line: str, environment: dict[str, str]) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        line,
+        shell=True,
+        env={**os.environ, **environment, "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
