@@ -101,6 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{named}{error.strerror or error}")
     except (ValueError, EngineError) as error:
         return _fail(str(error))
+    except OverflowError as error:
+        return _fail(f"a number is too large to reckon with ({error}): give a smaller one")
+    except RecursionError:
+        return _fail("the input is nested too deeply: give plain tables and lists")
+    except RuntimeError as error:  # a worker that was killed, a clock that stands still
+        return _fail(f"{error} (finished parts are kept: --resume goes on from them)")
     except Exception as error:  # click's, which typer keeps to itself: bad options and the like
         message = getattr(error, "format_message", None)
         if message is None:

@@ -217,6 +217,8 @@ def test_the_version(oppo: Oppo) -> None:
             "the costs of decoding must be above 0",
         ),
         ("bench --suite gpu", "--suite"),
+        ("run tiny --set workload.prompt_tokens=9223372036854775808", "too large"),
+        ("run tiny --set costs.train_call_s=1e15", "nothing is running"),
         ("reproduce --resume", "--resume needs --out DIR"),
     ],
 )
