@@ -57,10 +57,7 @@ class RewardSlope:
     down: int = 1
 
     def __post_init__(self) -> None:
-        _check_bounds(self.start, self.least, self.most)
-        at_least("overcommit.over", self.over, 1)
-        at_least("overcommit.up", self.up, 1)
-        at_least("overcommit.down", self.down, 1)
+        _check_controller(self)
         one_of("overcommit.step_rule", self.step_rule, ("constant", "proportional"))
 
     @property
@@ -98,10 +95,7 @@ class StragglerShare:
     down: int = 1
 
     def __post_init__(self) -> None:
-        _check_bounds(self.start, self.least, self.most)
-        at_least("overcommit.over", self.over, 1)
-        at_least("overcommit.up", self.up, 1)
-        at_least("overcommit.down", self.down, 1)
+        _check_controller(self)
         for field, value in (("gain", self.gain), ("long", self.long)):
             finite(f"overcommit.{field}", value)
             if value <= 0:
@@ -139,9 +133,14 @@ def straggler_share(seen: Observation, over: int, long: float) -> float:
     return stragglers / total
 
 
-def _check_bounds(start: int, least: int, most: int) -> None:
-    at_least("overcommit.least", least, 0)
-    at_least("overcommit.most", most, least)
-    at_least("overcommit.start", start, least)
+def _check_controller(policy: RewardSlope | StragglerShare) -> None:
+    """What every controller of D has: bounds, a start between them, a window, two step sizes."""
+    start, most = policy.start, policy.most
+    at_least("overcommit.least", policy.least, 0)
+    at_least("overcommit.most", most, policy.least)
+    at_least("overcommit.start", start, policy.least)
     if start > most:
         raise ValueError(f"overcommit.start = {start}: must be at most overcommit.most = {most}")
+    at_least("overcommit.over", policy.over, 1)
+    at_least("overcommit.up", policy.up, 1)
+    at_least("overcommit.down", policy.down, 1)
