@@ -246,8 +246,9 @@ class State:
             if self.schedule.partial == "nothing":
                 self._wasted += tokens
                 row.tokens = row.since = row.emitted = 0
-                row.oldest = -1
                 row.segments.clear()
+            if row.tokens == 0:
+                row.oldest = -1  # whatever weights decode its first token
             self.resumed[rollout] = row
         self.running -= len(event.counts)
         lane.tight = event.why == "memory" and bool(lane.running)

@@ -449,8 +449,9 @@ def lateness(log: Sequence[Entry]) -> dict[int, tuple[int, int]]:
     for entry in log:
         match entry:
             case Generate(_, starts):
-                for rollout, _ in starts:
-                    oldest.setdefault(rollout, versions)
+                for rollout, tokens in starts:
+                    if tokens == 0:  # not begun, however often it was placed
+                        oldest[rollout] = versions
                     first_take.setdefault(rollout, takes)
             case Done(command=Sync()):
                 versions += 1
