@@ -3,6 +3,7 @@
 from oppo_sim.config.cluster import Cluster, Models
 from oppo_sim.config.errors import ConfigError, blaming
 from oppo_sim.config.files import load_scenario, load_schedule, parse_scenario, shipped_scenarios
+from oppo_sim.config.real import Ppo, Real
 from oppo_sim.config.scenario import Scenario
 from oppo_sim.config.workload import Lengths
 
@@ -11,6 +12,8 @@ __all__ = [
     "ConfigError",
     "Lengths",
     "Models",
+    "Ppo",
+    "Real",
     "Scenario",
     "blaming",
     "load_scenario",

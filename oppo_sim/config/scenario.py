@@ -11,6 +11,7 @@ from oppo_sim.config.cluster import Cluster, Models
 from oppo_sim.config.costs import Costs
 from oppo_sim.config.errors import ConfigError, blaming, nearest
 from oppo_sim.config.fields import Count, Listed, Natural, Table
+from oppo_sim.config.real import Real
 from oppo_sim.config.schedules import Defaults, compose
 from oppo_sim.config.workload import Workload
 from oppo_sim.policies import CATALOG, Schedule
@@ -29,6 +30,7 @@ class Scenario(Table):
     models: Models | None = None
     costs: Costs
     defaults: Defaults = Field(alias="schedule")
+    real: Real | None = None  # the simulator does not read it
     _file: str = PrivateAttr(default="scenario")
     _folder: Path = PrivateAttr(default=Path())
 
