@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from oppo_sim.costs.measurements import COLUMNS
 
 COMMIT = "8f99e7dc"
+ROUGH = 0.1  # of the median: repetitions that are farther off are named
 
 
 def convert(lines: Iterable[str], model: str, hardware: str, tensor_parallel: int) -> str:
@@ -18,6 +19,7 @@ def convert(lines: Iterable[str], model: str, hardware: str, tensor_parallel: in
     In a row of theirs `batch_size` prompts of `prompt_size` tokens took `prompt_time` ms, and each
     of `token_size` tokens after that `token_time` ms on average: at the context of its middle.
     Batches that did not fit in memory at once are left out: all took over twice the sum of these.
+    The header names the rows whose repetitions scatter.
     """
     wanted = (model, hardware, str(tensor_parallel))
     times: dict[tuple[str, int, int, int], list[float]] = defaultdict(list)
@@ -38,6 +40,7 @@ def convert(lines: Iterable[str], model: str, hardware: str, tensor_parallel: in
         "date": "not stated there; published in 2024",
         "source": f"Mutinifni/splitwise-sim @ {COMMIT}, data/perf_model.csv; medians",
         "licence": "MIT, Copyright (c) 2024 Pratyush Patel: see splitwise-sim.LICENSE.txt",
+        "rough": _rough(times),
     }
     rows = [
         f"{task},{batch},{context},{'' if task == 'decode' else tokens},{median(ms) / 1e3:.6g}"
@@ -46,6 +49,18 @@ def convert(lines: Iterable[str], model: str, hardware: str, tensor_parallel: in
     return "\n".join(
         [*(f'# {key} = "{value}"' for key, value in header.items()), ",".join(COLUMNS), *rows, ""]
     )
+
+
+def _rough(times: Mapping[tuple[str, int, int, int], Sequence[float]]) -> str:
+    """The rows with a repetition far from the median, as `task batch,context,tokens: from to`."""
+    found = []
+    for (task, *sizes), ms in sorted(times.items()):
+        low, high = min(ms) / median(ms) - 1, max(ms) / median(ms) - 1
+        if max(-low, high) > ROUGH:
+            found.append(
+                f"{task} {','.join(map(str, sizes))}: {100 * low:+.0f} to {100 * high:+.0f} %"
+            )
+    return "; ".join(found) or "none"
 
 
 def _ran_in_waves(row: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Costs from a table of measured times: what was measured is met, what lies between is linear."""
+"""Costs from a table of measured times, met where they rise, and interpolated in between."""
 
 from __future__ import annotations
 

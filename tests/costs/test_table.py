@@ -1,13 +1,11 @@
-"""Costs from measured times: what was measured is met, and what was held out nearly."""
+"""Costs from measured times, by hand: on the points, between them and beyond."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
 
 import pytest
 from hypothesis import given
@@ -19,122 +17,8 @@ from oppo_sim.costs import (
     Measured,
     Measurements,
     Row,
-    measurement_names,
-    measurements,
 )
 from oppo_sim.costs.decode import DecodeSurface
-from oppo_sim.costs.splitwise import convert
-
-
-@pytest.fixture
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)
-        yield
-
-
-def seconds(costs: Measured, row: Row) -> float:
-    if row.task == "decode":
-        return costs.decode.token_s(row.batch, row.context_tokens)
-    return costs.prefill_s(row.tokens, row.attention)
-
-
-def is_inside(row: Row, rest: list[Row]) -> bool:
-    """Whether the range of what is left holds it: of batch and context, or of tokens and length."""
-
-    def axes(one: Row) -> tuple[float, float]:
-        if one.task == "decode":
-            return one.batch, one.context_tokens / one.batch
-        return one.tokens, one.tokens / one.batch
-
-    known = zip(*map(axes, rest), strict=True)
-    return all(min(axis) <= at <= max(axis) for at, axis in zip(axes(row), known, strict=True))
-
-
-def held_out(name: str, task: str) -> list[tuple[Row, bool, float]]:
-    """Every third row of the task left out, three times: row, whether inside, relative error."""
-    table = measurements(name)
-    rows = table.of(task)
-    found = []
-    for fold in range(3):
-        held = rows[fold::3]
-        kept = tuple(row for row in table.rows if row not in held)
-        costs = Measured(measurements=replace(table, rows=kept))
-        rest = [row for row in kept if row.task == task]
-        for row in held:
-            error = seconds(costs, row) / row.seconds - 1
-            found.append((row, is_inside(row, rest), error))
-    return found
-
-
-@pytest.mark.usefixtures("_quiet")
-@pytest.mark.parametrize("name", measurement_names())
-def test_what_was_measured_is_met(name: str) -> None:
-    """Prefill exactly. Decode but for noise: its curve never falls in the context, as some do.
-
-    At 2 A100s two series of the same contexts differ by a tenth: no curve meets both.
-    """
-    table = measurements(name)
-    costs = Measured(measurements=table)
-    for row in table.of("prefill"):
-        assert seconds(costs, row) == pytest.approx(row.seconds, rel=1e-9)
-    worst = max(abs(seconds(costs, row) / row.seconds - 1) for row in table.of("decode"))
-    assert worst < 0.07
-
-
-@pytest.mark.usefixtures("_quiet")
-def test_held_out_token_times_are_met_within_a_tenth() -> None:
-    """All 126 inside of the range; batch 64 and the shortest and longest prompt are its edges."""
-    found = [row for name in measurement_names() for row in held_out(name, "decode")]
-    errors = [abs(error) for _, inside, error in found if inside]
-    assert len(errors) == 126
-    assert median(errors) < 0.015
-    assert max(errors) < 0.09
-    assert {
-        (row.batch, row.context_tokens) for row, inside, error in found if abs(error) > 0.1
-    } <= {(64, 64 * 576), (32, 32 * 576), (1, 8256)}
-
-
-@pytest.mark.usefixtures("_quiet")
-def test_held_out_prompt_times_are_met_within_a_tenth_but_for_what_is_named() -> None:
-    """The median is 3 %. Beyond a tenth are
-
-    - prompts of 256 and 512 tokens, where the time leaves its floor within the gap;
-    - llama2-70b on A100s, whose times are rough: 16 prompts take 2.35 times as long as 8, and 32
-      take 1.77 times as long as 16 (4 devices).
-    """
-    rough = {f"splitwise-llama2-70b-a100-tp{n}" for n in (2, 4, 8)}
-    found = [(name, *row) for name in measurement_names() for row in held_out(name, "prefill")]
-    inside = [(name, row, abs(error)) for name, row, is_in, error in found if is_in]
-    assert median(error for *_, error in inside) < 0.03
-    smooth = [e for name, row, e in inside if name not in rough and row.tokens > 512]
-    assert len(smooth) == 39
-    assert max(smooth) < 0.1
-    assert max(error for _, row, error in inside if row.tokens <= 512) < 0.17
-    assert max(error for *_, error in inside) < 0.28
-    assert sum(error < 0.1 for *_, error in inside) / len(inside) > 0.8
-
-
-def test_a_table_of_splitwise_is_converted() -> None:
-    """Medians in seconds; a batch that ran in waves, end to end 16 times its sum, is left out."""
-    lines = [
-        "model,hardware,prompt_size,batch_size,token_size,peak_power,average_power,prompt_time,"
-        "token_time,e2e_time,tensor_parallel",
-        *(f"m,h,512,4,128,0,0,{ms},50,{ms + 6400},2" for ms in (300, 400, 900)),
-        "m,h,512,64,128,0,0,800,67,160000,2",
-        "m,h,512,64,128,0,0,700,60,8500,4",
-    ]
-    text = convert(lines, "m", "h", 2)
-    assert text.splitlines()[-3:] == [
-        "task,batch,context_tokens,tokens,seconds",
-        "decode,4,2304,,0.05",
-        "prefill,4,0,2048,0.4",
-    ]
-    with pytest.raises(ValueError, match="no row of m on h, tensor parallel 8"):
-        convert(lines, "m", "h", 8)
-
-
-# between measurements, by hand
 
 
 def table(*rows: Row) -> Measurements:
@@ -190,14 +74,35 @@ def test_a_surface_never_falls_whatever_was_measured(points: list[tuple[int, int
     assert law.token_s(9, 900) <= law.token_s(9, 9000) * (1 + 1e-9)
 
 
-def test_prefill_is_linear_in_tokens_and_in_the_position() -> None:
+def test_prefill_is_linear_in_the_position_and_bends_with_the_tokens() -> None:
+    """One row takes 1, 3, 9 s: from 100 to 200 tokens it is convex, between 1 s and 3 s - 0.03 s
+    for each token less, which meet at 133 1/3; the chord there is at 5/3 s."""
     rows = [Row("prefill", 1, 0, n, t) for n, t in ((100, 1.0), (200, 3.0), (400, 9.0))]
     rows += [Row("prefill", n // 100, 0, n, t) for n, t in ((200, 2.0), (400, 4.0))]
     costs = Measured(measurements=table(GRID[0], *rows))
-    assert costs.prefill_s(150, 150 * 75.0) == pytest.approx(2.0)  # one row
+    assert costs.prefill_s(400, 400 * 200.0) == 9.0
+    assert costs.prefill_s(150, 150 * 75.0) == pytest.approx((2.0 + 1.5) / 2)  # one row
+    assert costs.prefill_s(400 / 3, 400 / 3 * 66.0) == pytest.approx((5 / 3 + 1.0) / 2)
     assert costs.prefill_s(300, 300 * 150.0) == pytest.approx(6.0)
     assert costs.prefill_s(300, 300 * 50.0) == pytest.approx(3.0)  # three of 100
     assert costs.prefill_s(300, 300 * 100.0) == pytest.approx(4.5)  # between the two
+
+
+def test_chunks_are_met_at_every_context() -> None:
+    """Of rows of one batch the context tells apart; so it does where there is one chunk size."""
+    seconds = {(n, x): n * (1 + x / 1000) / 100 for n in (128, 256, 512) for x in (0, 1000, 4000)}
+    for sizes in ((128, 256, 512), (256,)):
+        rows = [Row("score", 1, x, n, s) for (n, x), s in seconds.items() if n in sizes]
+        costs = Measured(measurements=table(GRID[0], *rows))
+        for row in rows:
+            assert costs.score_s(1, row.tokens, row.attention, 0) == pytest.approx(row.seconds)
+        between = Row("score", 1, 2500, 256, 0.0)
+        assert costs.score_s(1, 256, between.attention, 0) == pytest.approx(2.56 * 3.5)
+
+
+def test_repeated_rows_count_by_their_mean() -> None:
+    rows = [Row("prefill", 1, 0, 100, 1.0), Row("prefill", 1, 0, 100, 2.0)]
+    assert Measured(measurements=table(GRID[0], *rows)).prefill_s(100, 5000.0) == 1.5
 
 
 def test_tasks_that_were_not_measured_cost_what_is_said() -> None:
