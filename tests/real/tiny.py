@@ -1,6 +1,6 @@
 """Tiny random Qwen2 models and a tokenizer made on the spot.
 
-Weights are drawn with a standard deviation of 0.15: at transformers' default of 0.02 attention is so
+Weights are drawn with a deviation of 0.15: at transformers' default of 0.02 attention is so
 flat that wrong masks and positions would pass.
 """
 
