@@ -15,14 +15,21 @@ _DECISIONS = (Plan, Admit, Take)
 
 
 def run(
-    backend: Backend, schedule: Schedule, limits: Limits, steps: int, listen: Listener | None = None
+    backend: Backend,
+    schedule: Schedule,
+    limits: Limits,
+    steps: int,
+    listen: Listener | None = None,
+    state: State | None = None,
 ) -> Iterator[StepRecord]:
-    """Run `steps` PPO steps and yield the record of each as it ends.
+    """Run until `steps` PPO steps are done and yield the record of each as it ends.
 
-    `listen` hears every command, decision and event, in order: the run's log.
+    `listen` hears every command, decision and event, in order: the run's log. `state`: where to go
+    on; None: at the beginning. Between two records it is the caller's to look at.
     Raises EngineError when the machine fails or cannot run the schedule.
     """
-    state = State(schedule, backend.lanes(), limits)
+    if state is None:
+        state = State(schedule, backend.lanes(), limits)
     while True:
         choices = decide(state)
         if listen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -102,6 +102,11 @@ class State:
             kv_used=(self.running + kept) / self._kv_capacity if self._kv_capacity else 0.0,
             recent=tuple(self.records) if window else (),
         )
+
+    def resume(self, records: Iterable[StepRecord]) -> None:
+        """The step begins now, after these."""
+        self.records.extend(records)
+        self._start_s = self.now_s
 
     # decisions
 
