@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from oppo_sim.config.fields import AtLeastOne, Count, Host, Listed, Natural, Seconds, Table
+from oppo_sim.config.bounds import MOST_DEVICES, MOST_KV_TOKENS, MOST_TOKENS
+from oppo_sim.config.fields import (
+    AtLeastOne,
+    Count,
+    Devices,
+    Host,
+    Listed,
+    Seconds,
+    Table,
+)
 
 
 class Contention(Table):
@@ -25,16 +34,17 @@ class Cluster(Table):
     """
 
     card: str | None = None  # a shipped card, or the path of one; for roofline costs and memory
-    nodes: Count = 1
-    devices: Count  # of all nodes together
+    nodes: Devices = 1
+    devices: Devices  # of all nodes together
     placement: Literal["split", "colocated"] = "split"
-    actors: Count  # lanes
-    devices_per_actor: Count = 1  # tensor parallel
-    scorers: Count = 1  # lanes
-    devices_per_scorer: Count = 1
-    trainer_devices: Natural = 0  # 0: training runs on the actors' devices
+    actors: Devices  # lanes
+    devices_per_actor: Devices = 1  # tensor parallel
+    scorers: Devices = 1  # lanes
+    devices_per_scorer: Devices = 1
+    trainer_devices: Annotated[int, Field(ge=0, le=MOST_DEVICES)] = 0  # 0: the actors' devices
     slots: Count | None = None  # most rollouts at a time per actor lane; None: memory decides
-    kv_tokens: Count | None = None  # KV memory of an actor lane; None: what card and models leave
+    # KV memory of an actor lane; None: what card and models leave
+    kv_tokens: Annotated[int, Field(ge=1, le=MOST_KV_TOKENS)] | None = None
     contention: Contention | None = None
 
     @property
@@ -101,7 +111,8 @@ class Models(Table):
     reference: str | None = None  # None: the actor's shape; "none": there is no KL term
     critic: str | None = None  # None: the actor's shape; "none": there is no value model
     on_scorer: Listed[Host] | None = None  # None: the reward model, unless it is a rule
-    reward_answer_tokens: Natural = 0  # a judge writes that much after reading the response
+    # a judge writes that much after reading the response
+    reward_answer_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0
 
     @property
     def scored(self) -> tuple[Host, ...]:

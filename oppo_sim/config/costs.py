@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator
+from pydantic import BeforeValidator, Discriminator, Field
 
-from oppo_sim.config.fields import Count, Natural, Seconds, Share, Table
+from oppo_sim.config.bounds import LEAST_SHARE
+from oppo_sim.config.fields import Count, Natural, Seconds, Table
+
+Efficient = Annotated[float, Field(ge=LEAST_SHARE, le=1, allow_inf_nan=False)]
 
 
 class Constant(Table):
@@ -54,8 +57,8 @@ class Engine(Table):
     base: str = "hf"
     launch_per_layer_s: Seconds | None = None
     terms: Literal["max", "sum"] | None = None
-    hbm: Share | None = None
-    mfu: Share | None = None
+    hbm: Efficient | None = None
+    mfu: Efficient | None = None
     per_rollout_s: Seconds | None = None
     fixed_s: Seconds | None = None  # a weight gather per token would go here
 
@@ -63,12 +66,12 @@ class Engine(Table):
 class Efficiency(Table):
     """Shares of the card's peaks, outside decode."""
 
-    hbm: Share | None = None
-    prefill_mfu: Share | None = None
-    train_mfu: Share | None = None
-    nvlink: Share | None = None
-    network: Share | None = None
-    tensor_parallel: Share | None = None
+    hbm: Efficient | None = None
+    prefill_mfu: Efficient | None = None
+    train_mfu: Efficient | None = None
+    nvlink: Efficient | None = None
+    network: Efficient | None = None
+    tensor_parallel: Efficient | None = None
 
 
 class Training(Table):

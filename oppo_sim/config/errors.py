@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from oppo_sim.config.bounds import MOST
+
 
 class ConfigError(ValueError):
     """A scenario or schedule that cannot be used, in one line that names the remedy."""
@@ -64,7 +66,7 @@ _KINDS = {
 
 def _line(field: str, mistake: ErrorDetails) -> str:
     kind, context = mistake["type"], mistake.get("ctx", {})
-    value = _short(mistake["input"])
+    value = short(mistake["input"])
     if kind == "unknown_key":
         return f"{field}: {mistake['msg']}" if field else mistake["msg"]
     if kind == "missing":
@@ -76,7 +78,10 @@ def _line(field: str, mistake: ErrorDetails) -> str:
         return f"{field}{text}" if text.startswith("[") else f"{field}: {text}".lstrip(": ")
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{field} = {value}: must be {words} {context[key]:g}"
+        return f"{field} = {value}: must be {words} {_bound(context[key])}"
+    if kind == "float_type" and _is_whole(mistake["input"]):  # one that no float can hold
+        words = f"at most {MOST:,}" if mistake["input"] > 0 else f"at least {-MOST:,}"
+        return f"{field} = {value}: must be {words}"
     if kind == "literal_error":
         return f"{field} = {value}: must be one of {context['expected']}"
     if kind == "union_tag_not_found":
@@ -85,7 +90,7 @@ def _line(field: str, mistake: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         allowed = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
         key = context["discriminator"].strip("'")
-        return f"{field}.{key} = {context['tag']!r}: {nearest(context['tag'], allowed)}"
+        return f"{field}.{key} = {short(context['tag'])}: {nearest(context['tag'], allowed)}"
     return f"{field} = {value}: {_KINDS.get(kind, mistake['msg'])}"
 
 
@@ -105,6 +110,18 @@ def _field(document: object, path: tuple[int | str, ...], is_missing: bool) -> s
     return name
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def _bound(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:g}"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def short(value: object) -> str:
+    """A value as an error shows it, whatever its size."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -8,17 +8,30 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from oppo_sim.config.bounds import (
+    MOST,
+    MOST_COUNT,
+    MOST_DEVICES,
+    MOST_ROLLOUTS,
+    MOST_SEED,
+    MOST_TOKENS,
+)
 from oppo_sim.config.errors import nearest
 
 T = TypeVar("T")
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-AtLeastOne = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Natural = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Rollouts = Annotated[int, Field(ge=1, le=MOST_ROLLOUTS)]
+Beyond = Annotated[int, Field(ge=0, le=MOST_ROLLOUTS)]  # rollouts, beyond the batch
+Devices = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
+Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+Number = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+Seconds = NotNegative
+Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+AtLeastOne = Annotated[float, Field(ge=1, le=MOST, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 

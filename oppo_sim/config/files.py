@@ -91,12 +91,12 @@ def _shelf() -> dict[str, Traversable]:
 
 
 def _is_path(name: str | Path) -> bool:
-    return isinstance(name, Path) or name.endswith(".toml") or "/" in name
+    return isinstance(name, Path) or name.lower().endswith(".toml") or "/" in name
 
 
 def _read(path: Path, kind: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: the {kind} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -108,6 +108,10 @@ def _parse(file: str, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: is not valid TOML: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{file}: a number has thousands of digits; correct it") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}: tables or lists are nested too deeply") from error
 
 
 def _with(document: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
@@ -126,5 +130,5 @@ def _value(value: object) -> object:
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # not TOML, or nothing that TOML can mean: a text
         return value

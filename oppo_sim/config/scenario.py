@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from oppo_sim.config.cluster import Cluster, Models
 from oppo_sim.config.costs import Costs
 from oppo_sim.config.errors import ConfigError, blaming, nearest
-from oppo_sim.config.fields import Count, Listed, Natural, Table
+from oppo_sim.config.fields import Count, Listed, Seed, Table
 from oppo_sim.config.real import Real
 from oppo_sim.config.schedules import Defaults, compose
 from oppo_sim.config.workload import Workload
@@ -23,7 +23,7 @@ class Scenario(Table):
     name: str
     about: str = ""
     steps: Count = 500
-    seed: Natural = 0
+    seed: Seed = 0
     assumptions: Listed[str] = ()
     workload: Workload
     cluster: Cluster

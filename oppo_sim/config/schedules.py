@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field
 
-from oppo_sim.config.errors import nearest
-from oppo_sim.config.fields import Count, Listed, Natural, NotNegative, Positive, Table
+from oppo_sim.config.bounds import MOST_AHEAD
+from oppo_sim.config.errors import nearest, short
+from oppo_sim.config.fields import (
+    Beyond,
+    Count,
+    Listed,
+    Natural,
+    NotNegative,
+    Positive,
+    Rollouts,
+    Table,
+    Tokens,
+)
 from oppo_sim.policies import (
     CATALOG,
     FixedChunk,
@@ -31,7 +42,7 @@ class Fixed(Table):
 
 
 class FixedTokens(Fixed):
-    tokens: Count
+    tokens: Tokens
 
     def build(self) -> ChunkPolicy:
         return FixedChunk(self.tokens)
@@ -48,7 +59,7 @@ class Probe(Table):
     """The paper's rule: try each candidate on a step, then use the fastest."""
 
     policy: Literal["probe"] = "probe"
-    candidates: Listed[Count] | None = None
+    candidates: Listed[Tokens] | None = None
     every: Count | None = None
     repeats: Count | None = None
 
@@ -57,7 +68,7 @@ class Probe(Table):
 
 
 class FixedRollouts(Fixed):
-    rollouts: Natural
+    rollouts: Beyond
 
     def build(self) -> OvercommitPolicy:
         return FixedOvercommit(self.rollouts)
@@ -77,13 +88,13 @@ class Slope(Table):
     """The paper's controller: up while the reward rises, down while it does not."""
 
     policy: Literal["reward-slope"] = "reward-slope"
-    start: Natural | None = None
-    least: Natural | None = None
-    most: Natural | None = None
+    start: Beyond | None = None
+    least: Beyond | None = None
+    most: Beyond | None = None
     over: Count | None = None
     step_rule: Literal["constant", "proportional"] | None = None
-    up: Count | None = None
-    down: Count | None = None
+    up: Rollouts | None = None
+    down: Rollouts | None = None
 
     def build(self) -> OvercommitPolicy:
         return RewardSlope(**_knobs(self))
@@ -93,14 +104,14 @@ class Stragglers(Table):
     """Follows the share of responses that are much longer than their batch's median."""
 
     policy: Literal["straggler-share"] = "straggler-share"
-    start: Natural | None = None
-    least: Natural | None = None
-    most: Natural | None = None
+    start: Beyond | None = None
+    least: Beyond | None = None
+    most: Beyond | None = None
     over: Count | None = None
     gain: Positive | None = None
     long: Positive | None = None
-    up: Count | None = None
-    down: Count | None = None
+    up: Rollouts | None = None
+    down: Rollouts | None = None
 
     def build(self) -> OvercommitPolicy:
         return StragglerShare(**_knobs(self))
@@ -116,26 +127,28 @@ def _is_whole_number(value: object) -> bool:
 
 def _chunk(value: Any) -> Any:
     """A number of tokens, "whole", or a table with a policy."""
+    shown = short(value)
     if value == "whole":
         return {"policy": "whole"}
     if _is_whole_number(value):
         if value < 1:
-            raise ValueError(f'= {value}: must be at least 1 token, or "whole" for no chunks')
+            raise ValueError(f'= {shown}: must be at least 1 token, or "whole" for no chunks')
         return {"policy": "fixed", "tokens": value}
     if isinstance(value, Mapping | Table):
         return value
-    raise ValueError(f'= {value!r}: must be a number of tokens, "whole", or {{ policy = ... }}')
+    raise ValueError(f'= {shown}: must be a number of tokens, "whole", or {{ policy = ... }}')
 
 
 def _overcommit(value: Any) -> Any:
     """A number of rollouts, or a table with a policy."""
+    shown = short(value)
     if _is_whole_number(value):
         if value < 0:
-            raise ValueError(f"= {value}: must be at least 0 rollouts (0: none beyond the batch)")
+            raise ValueError(f"= {shown}: must be at least 0 rollouts (0: none beyond the batch)")
         return {"policy": "fixed", "rollouts": value}
     if isinstance(value, Mapping | Table):
         return value
-    raise ValueError(f"= {value!r}: must be a number of rollouts, or {{ policy = ... }}")
+    raise ValueError(f"= {shown}: must be a number of rollouts, or {{ policy = ... }}")
 
 
 Chunk = Annotated[
@@ -159,13 +172,13 @@ Named = Annotated[str, AfterValidator(_in_catalog)]
 class Axes(Table):
     """Every axis of a schedule; one that is not given keeps what it was (see `Schedule`)."""
 
-    batch: Count | None = None
-    group: Count | None = None
+    batch: Rollouts | None = None
+    group: Rollouts | None = None
     overcommit: Overcommit | None = None
-    ahead: Natural | None = None
+    ahead: Annotated[int, Field(ge=0, le=MOST_AHEAD)] | None = None
     pool: Count | None = None
     refill: Literal["batch", "idle", "event"] | None = None
-    kv_reserve_tokens: Count | None = None
+    kv_reserve_tokens: Tokens | None = None
     take: Literal["finished", "oldest"] | None = None
     surplus: Literal["keep", "drop"] | None = None
     max_staleness: Natural | None = None

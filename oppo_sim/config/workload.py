@@ -7,19 +7,23 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from oppo_sim.config.bounds import MOST_LOG, MOST_PROMPTS, MOST_TOKENS
+from oppo_sim.config.errors import short
 from oppo_sim.config.fields import (
     AtLeastOne,
-    Count,
     Listed,
     NotNegative,
     Number,
     Positive,
-    Seconds,
+    Rollouts,
     Share,
     Table,
+    Tokens,
 )
 
 FILES = (".csv", ".jsonl")
+Log = Annotated[float, Field(ge=-MOST_LOG, le=MOST_LOG, allow_inf_nan=False)]
+Spread = Annotated[float, Field(gt=0, le=MOST_LOG, allow_inf_nan=False)]
 
 
 def _named_or_file(value: Any) -> Any:
@@ -28,7 +32,7 @@ def _named_or_file(value: Any) -> Any:
     if isinstance(value, Mapping | Table):
         return value
     raise ValueError(
-        f"= {value!r}: must be a shipped table, a CSV or JSONL file, or one of "
+        f"= {short(value)}: must be a shipped table, a CSV or JSONL file, or one of "
         "{ constant = ... }, { exponential = ... }, { lognormal = { mu = ..., sigma = ... } }, "
         "{ gamma = ... }, { weibull = ... }, { mixture = ... }, { replay = ... }"
     )
@@ -39,18 +43,20 @@ def _replay(value: Any) -> Any:
     if isinstance(value, str):
         return value
     if not isinstance(value, list | tuple):
-        raise ValueError(f"= {value!r}: must be a list of lengths, or a CSV or JSONL file")
+        raise ValueError(f"= {short(value)}: must be a list of lengths, or a CSV or JSONL file")
     if not value:
         raise ValueError("= []: a replay needs at least one length")
     for place, tokens in enumerate(value):
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-            raise ValueError(f"[{place}] = {tokens!r}: must be a whole number, at least 1")
+            raise ValueError(f"[{place}] = {short(tokens)}: must be a whole number, at least 1")
+        if tokens > MOST_TOKENS:
+            raise ValueError(f"[{place}] = {short(tokens)}: must be at most {MOST_TOKENS:,}")
     return tuple(value)
 
 
 class Lognormal(Table):
-    mu: Number  # of the natural logarithm of tokens
-    sigma: Positive
+    mu: Log  # of the natural logarithm of tokens
+    sigma: Spread
 
 
 class Shaped(Table):
@@ -64,8 +70,8 @@ class Mixture(Table):
     """Two lognormals; the first has this weight."""
 
     weight: Share
-    mu: Listed[Number]
-    sigma: Listed[Positive]
+    mu: Listed[Log]
+    sigma: Listed[Spread]
 
     @model_validator(mode="after")
     def _two(self) -> Mixture:
@@ -86,15 +92,15 @@ class Lengths(Table):
 
     table: str | None = None  # a shipped quantile table
     file: str | None = None  # measured lengths, of which each rollout draws one
-    cut_at_tokens: Count | None = None  # where whoever measured the file cut them
-    constant: Count | None = None
+    cut_at_tokens: Tokens | None = None  # where whoever measured the file cut them
+    constant: Tokens | None = None
     exponential: AtLeastOne | None = None  # its mean
     lognormal: Lognormal | None = None  # these four are fitted by `oppo lengths fit`
     gamma: Shaped | None = None
     weibull: Shaped | None = None
     mixture: Mixture | None = None
     endless: Share | None = None  # the share of a law's responses that never ends by itself
-    replay: Annotated[tuple[int, ...] | str | None, BeforeValidator(_replay)] = None  # in order
+    replay: Annotated[tuple[Tokens, ...] | str | None, BeforeValidator(_replay)] = None  # in order
 
     @model_validator(mode="after")
     def _one_source(self) -> Lengths:
@@ -162,20 +168,21 @@ AnyReward = Annotated[
 class Drift(Table):
     """Log lengths by step: per_step * s + a(s), with a(s) = ar * a(s - 1) + noise * normal."""
 
-    per_step: Number = 0.0
+    per_step: Log = 0.0
     ar: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.0
-    noise: Seconds = 0.0
+    noise: Annotated[float, Field(ge=0, le=MOST_LOG, allow_inf_nan=False)] = 0.0
 
 
 class Workload(Table):
     lengths: Annotated[Lengths, BeforeValidator(_named_or_file)]
-    max_response_tokens: Count  # longer ones are cut there
-    max_prompt_tokens: Count | None = None  # memory is reserved for it; None: the longest there is
-    prompt_tokens: Count | None = None  # of every prompt; None: those that came with the lengths
+    max_response_tokens: Tokens  # longer ones are cut there
+    max_prompt_tokens: Tokens | None = None  # memory is reserved for it; None: the longest there is
+    prompt_tokens: Tokens | None = None  # of every prompt; None: those that came with the lengths
     reward: AnyReward
     prompt_effect: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0  # of log-variance
-    group: Count | None = None  # responses to a prompt; None: the schedule's, with prompt_effect
-    prompt_set: Count | None = None  # so many prompts, then the same again; None: always new ones
+    group: Rollouts | None = None  # responses to a prompt; None: the schedule's, with prompt_effect
+    # so many prompts, then the same again; None: always new ones
+    prompt_set: Annotated[int, Field(ge=1, le=MOST_PROMPTS)] | None = None
     drift: Drift | None = None  # the schedule's batch says what a step is
 
     @model_validator(mode="after")

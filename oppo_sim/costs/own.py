@@ -33,20 +33,20 @@ def model_at(name: str, folder: Path = Path()) -> ModelShape:
     file = folder / name
     if file.is_dir():
         file = file / "config.json"
-    if file.suffix == ".toml":
+    if file.suffix.lower() == ".toml":
         return _named(file, lambda: parse_model(file.stem, _toml(file)))
     called = file.parent.resolve().name if file.name == "config.json" else file.stem
     return _named(file, lambda: shape_of(called, _json(file)))
 
 
 def is_path(name: str) -> bool:
-    return name.endswith((".toml", ".json", ".csv")) or "/" in name
+    return name.lower().endswith((".toml", ".json", ".csv")) or "/" in name
 
 
 def read_text(file: Path) -> str:
     """ValueError where it cannot be read as text."""
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:
@@ -89,6 +89,6 @@ def _json(file: Path) -> dict[str, Any]:
 def kind_of(name: str) -> str:
     """Whether a path leads to a "card" or to a "model": a TOML file of a model has its layers."""
     file = Path(name)
-    if file.suffix != ".toml":
+    if file.suffix.lower() != ".toml":
         return "model"
     return "model" if "layers" in _named(file, lambda: _toml(file)) else "card"

@@ -130,6 +130,14 @@ def test_a_mistake_in_a_file_names_the_file(scenario_file: Path) -> None:
         load_scenario(scenario_file)
 
 
+def test_a_number_or_a_nest_that_toml_cannot_mean_names_the_file(scenario_file: Path) -> None:
+    text = scenario_file.read_text()
+    for steps, said in (("9" * 5000, "thousands of digits"), ("[" * 5000, "nested too deeply")):
+        scenario_file.write_text(text.replace("steps = 4", f"steps = {steps}"))
+        with pytest.raises(ConfigError, match=rf"mine\.toml: .*{said}"):
+            load_scenario(scenario_file)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: the scenario cannot be read: No such"):
         load_scenario(tmp_path / "none.toml")

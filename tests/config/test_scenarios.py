@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from oppo_sim.config import Scenario, load_scenario, parse_scenario, shipped_scenarios
+from oppo_sim.config import (
+    Scenario,
+    load_scenario,
+    load_schedule,
+    parse_scenario,
+    shipped_scenarios,
+)
 from oppo_sim.policies import CATALOG
 
 PAPER = ("gsm8k-7b", "opencoder-3b", "stackexchange-3b", "stackexchange-7b")
@@ -57,6 +63,18 @@ def test_a_scenario_survives_json_and_pickle(name: str) -> None:
 
 def test_a_document_names_no_path_of_this_machine(tmp_path: Path, scenario_file: Path) -> None:
     assert str(tmp_path) not in json.dumps(load_scenario(scenario_file).document())
+
+
+def test_a_byte_order_mark_and_a_suffix_in_capitals_are_no_mistake(
+    tmp_path: Path, scenario_file: Path, tiny: Scenario
+) -> None:
+    windows = tmp_path / "MINE.TOML"
+    windows.write_bytes(b"\xef\xbb\xbf" + scenario_file.read_bytes())
+    plain = load_scenario(scenario_file).document()
+    assert load_scenario(windows).document() == load_scenario(str(windows)).document() == plain
+    schedule = tmp_path / "SHORT.TOML"
+    schedule.write_bytes(b'\xef\xbb\xbfbase = "oppo"\nchunk = 3')
+    assert load_schedule(str(schedule), tiny).chunk_policy.chunk_tokens(None) == 3  # type: ignore[arg-type]
 
 
 def test_overrides_are_read_as_toml_values_and_leave_the_rest_alone(tiny: Scenario) -> None:
