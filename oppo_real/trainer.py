@@ -1,0 +1,234 @@
+"""PPO's update: one batch of finished rollouts into new weights of the actor and the critic.
+
+What differs from TRL 1.12, whose update is met where a mini-batch is one micro-batch:
+
+- Micro-batches sum to the whole mini-batch's gradient: every token weighs the same. TRL takes each
+  micro-batch's own mean and averages those, so tokens beside short rows weigh more.
+- A mini-batch is an optimiser step, whatever the micro-batches. TRL steps once for every
+  `gradient_accumulation_steps` micro-batches, across mini-batches.
+- `approxkl`, `ratio` and `entropy` are means over real tokens; TRL's also run over the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from oppo_real import ppo
+from oppo_real.batch import Batch as Batch
+from oppo_real.batch import Rows, check
+from oppo_real.errors import ModelError
+from oppo_real.forward import Forward, checkpoint_layers, training
+from oppo_real.logprobs import LogitRule
+from oppo_real.metrics import STEP, metrics
+from oppo_real.optimiser import NotFinite, Optimiser
+from oppo_sim.config.real import Ppo
+from oppo_sim.engine.contract import EngineError
+
+
+class Prepared(NamedTuple):
+    """What an update holds fixed; `[B, T]`, T the longest response."""
+
+    old: Tensor  # the ratio's denominator, log-probabilities
+    behaviour: Tensor | None  # of the decoupled objective
+    sampled: Tensor  # what the KL term and its metrics are of
+    kl: Tensor  # 0 at padding
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    scores: Tensor  # [B], with the missing-EOS penalty
+    value_counts: list[int]  # per row, values that take part
+
+
+class Trainer:
+    """Trains `actor` (a causal LM) and `critic` (a backbone with a `.score` of one number).
+
+    `reference` is needed where batches bring no reference log-probabilities. `steps`: of the whole
+    run, for a linear learning rate. `score_at`: where a row's score lands (`ppo.token_rewards`).
+    """
+
+    def __init__(
+        self,
+        actor: nn.Module,
+        critic: nn.Module,
+        reference: nn.Module | None,
+        settings: Ppo,
+        *,
+        temperature: float = 1.0,
+        seed: int = 0,
+        steps: int | None = None,
+        rule: LogitRule | None = None,
+        score_at: ppo.ScoreAt = "eos",
+    ) -> None:
+        if settings.lr_schedule == "linear" and steps is None:
+            raise ModelError("ppo.lr_schedule: linear needs the run's number of steps; say `steps`")
+        self.updates = 0
+        self._actor, self._critic, self._reference = actor, critic, reference
+        self._settings, self._seed, self._steps = settings, seed, steps
+        self._score_at = score_at
+        weight = next(actor.parameters())
+        self._device = weight.device
+        self._dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
+        self._forward = Forward(
+            self._device,
+            temperature=temperature,
+            rule=rule,
+            autocast=settings.autocast is not None,
+            micro_batch=settings.micro_batch,
+        )
+        self._optimiser = Optimiser([*actor.parameters(), *critic.parameters()], settings)
+        if settings.gradient_checkpointing:
+            checkpoint_layers(actor)
+            checkpoint_layers(critic)
+
+    def update(self, batch: Batch, update: int) -> dict[str, float]:
+        """Train the weights of version `update` into the next; metrics under TRL's names.
+
+        Raises EngineError before anything is trained where a number of the batch is not finite, and
+        at a loss or gradient that is not: then the weights are those of the last step before.
+        """
+        if update != self.updates:
+            raise EngineError(f"update {update} was asked for, but update {self.updates} is due")
+        check(batch, update)
+        rows = Rows(batch, self._device, self._dtype)
+        with torch.no_grad():
+            prepared = self._prepare(rows)
+        lr, means = self._lr(update), []
+        checkpointed = self._settings.gradient_checkpointing
+        with training(self._actor, self._critic) if checkpointed else nullcontext():
+            for epoch in range(self._settings.num_ppo_epochs):
+                order = np.random.default_rng((self._seed, update, epoch)).permutation(len(rows))
+                for part in np.array_split(order, self._settings.num_mini_batches):
+                    if len(part):
+                        means.append(self._step(rows, prepared, part.tolist(), lr))
+        self.updates += 1
+        return metrics(rows, prepared, means, self._settings.kl_coef) | {"lr": lr}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that an update depends on beside weights, batch and settings."""
+        return {"updates": self.updates, "optimiser": self._optimiser.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on as the trainer would have that gave this state; load the weights before."""
+        self.updates = state["updates"]
+        self._optimiser.load_state_dict(state["optimiser"])
+
+    def _lr(self, update: int) -> float:
+        settings = self._settings
+        if settings.lr_schedule == "constant":
+            return settings.learning_rate
+        assert self._steps is not None
+        return settings.learning_rate * max(0.0, 1 - update / self._steps)
+
+    def _prepare(self, rows: Rows) -> Prepared:
+        """Old log-probabilities, values, rewards and advantages, by the weights as they are."""
+        settings = self._settings
+        mask = ppo.real(rows.lengths, rows.width)
+        old = rows.logprobs
+        if settings.ratio != "behaviour":
+            old = self._logprobs(rows, self._actor, "recomputed log-probability")
+        # AReaL penalises what was sampled from, unless recomputing replaces that altogether
+        sampled = old if settings.ratio == "recomputed" else rows.logprobs
+        kl = torch.zeros_like(sampled)
+        if settings.kl_coef:
+            reference = self._reference_of(rows)
+            kl = torch.where(mask, ppo.kl(sampled, reference, settings.kl_estimator), 0)
+        scores = ppo.penalised(rows.rewards, rows.stopped, settings.missing_eos_penalty)
+        rewards = ppo.token_rewards(-settings.kl_coef * kl, scores, rows.lengths, self._score_at)
+        value_lengths = ppo.value_lengths(rows.lengths, rows.width, self._score_at)
+        if settings.whiten_rewards:
+            value_mask = ppo.real(value_lengths, rows.width)
+            rewards = ppo.whiten(rewards, value_mask, shift_mean=False)
+        counts: list[int] = value_lengths.tolist()
+        values = rows.values
+        if values is None or counts != rows.counts:  # streamed values end with the last token's
+            values = self._forward.along(
+                rows, counts, "value", lambda piece: self._forward.values(self._critic, piece)
+            )
+        advantages = ppo.gae(rewards, values, settings.gamma, settings.lam)
+        returns = advantages + values
+        masked = torch.where(mask, advantages, 0)
+        advantages = ppo.whiten(masked, mask) if settings.whiten_advantages else masked
+        behaviour = rows.logprobs if settings.ratio == "decoupled" else None
+        return Prepared(old, behaviour, sampled, kl, values, advantages, returns, scores, counts)
+
+    def _reference_of(self, rows: Rows) -> Tensor:
+        if rows.reference is not None:
+            return rows.reference
+        if self._reference is None:
+            raise EngineError(
+                f"ppo.kl_coef: {self._settings.kl_coef} needs reference log-probabilities; none"
+                " were streamed and there is no reference model: set it to 0 or name a reference"
+            )
+        return self._logprobs(rows, self._reference, "reference log-probability")
+
+    def _logprobs(self, rows: Rows, model: nn.Module, what: str) -> Tensor:
+        return self._forward.along(
+            rows, rows.counts, what, lambda piece: self._forward.logprobs(model, piece).logprobs
+        )
+
+    def _step(self, rows: Rows, prepared: Prepared, part: Sequence[int], lr: float) -> Tensor:
+        """One optimiser step on some rows; the means over their tokens that STEP names."""
+        means = rows.rewards.new_zeros(len(STEP))
+        for micro in rows.by_length(part, self._settings.micro_batch):
+            means += torch.cat(
+                [
+                    self._policy_backward(rows, prepared, micro, part),
+                    self._value_backward(rows, prepared, micro, part),
+                ]
+            )
+        try:
+            if not means.isfinite().all():
+                raise NotFinite(f"{dict(zip(STEP, means.tolist(), strict=True))}")
+            self._optimiser.step(lr)
+        except NotFinite as error:
+            self._optimiser.clear()
+            trained = sorted(rows.rollouts[row] for row in part)
+            raise EngineError(
+                f"update {self.updates} of rollouts {trained}: {error}; this step was not taken"
+            ) from None
+        return means
+
+    def _policy_backward(
+        self, rows: Rows, prepared: Prepared, micro: Sequence[int], part: Sequence[int]
+    ) -> Tensor:
+        """Add the gradient of a micro-batch's share in the mini-batch's mean."""
+        settings = self._settings
+        tokens = sum(rows.counts[row] for row in part)
+        piece = rows.piece(micro, rows.counts)
+        at, behaviour = piece.place, prepared.behaviour
+        old = prepared.old[at]
+        new, entropies = self._forward.logprobs(self._actor, piece)
+        losses, clipped = ppo.policy_loss(
+            new,
+            old,
+            prepared.advantages[at],
+            settings.cliprange,
+            None if behaviour is None else behaviour[at],
+            settings.behaviour_cap,
+        )
+        loss = losses.sum() / tokens
+        loss.backward()
+        change = new.detach() - old
+        along = (clipped, 0.5 * change.square(), change.exp(), entropies)
+        return torch.stack([loss.detach(), *[numbers.sum() / tokens for numbers in along]])
+
+    def _value_backward(
+        self, rows: Rows, prepared: Prepared, micro: Sequence[int], part: Sequence[int]
+    ) -> Tensor:
+        settings, counts = self._settings, prepared.value_counts
+        states = sum(counts[row] for row in part)
+        piece = rows.piece(micro, counts)
+        at = piece.place
+        values = self._forward.values(self._critic, piece)
+        losses, clipped = ppo.value_loss(
+            values, prepared.values[at], prepared.returns[at], settings.cliprange_value
+        )
+        loss = losses.sum() / states
+        (settings.vf_coef * loss).backward()
+        return torch.stack([loss.detach(), clipped.sum() / states])
