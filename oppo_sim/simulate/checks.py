@@ -1,50 +1,67 @@
-"""Whether a scenario has the memory and the lengths for a run, asked before it starts."""
+"""Whether a scenario can run a schedule, asked before anything is simulated or written."""
 
 from __future__ import annotations
 
 from oppo_sim.config import ConfigError, Scenario
+from oppo_sim.config.bounds import MOST_COUNT, MOST_IN_FLIGHT
 from oppo_sim.policies import Schedule
 from oppo_sim.simulate.loads import limits, workload
-from oppo_sim.simulate.pricing import lane_kv_tokens
-from oppo_sim.workload import Replay
+from oppo_sim.simulate.memory import check_memory
+from oppo_sim.simulate.pricing import costs
+from oppo_sim.workload import Replay, Workload
+
+FREE = "decoding a token takes 0 s, which no clock can count: the costs of decoding must be above 0"
 
 
 def check(scenario: Scenario, schedule: Schedule, steps: int) -> None:
-    """ConfigError unless the scenario has the memory and the lengths for that."""
-    if steps < 1:
-        raise ConfigError(f"{scenario.file}: steps = {steps}: must be at least 1")
-    _check_memory(scenario, schedule)
-    lengths = workload(scenario).lengths
+    """ConfigError unless the scenario has the costs, the memory and the lengths for that."""
+    if not 1 <= steps <= MOST_COUNT:
+        bound = "at least 1" if steps < 1 else f"at most {MOST_COUNT:,}"
+        raise ConfigError(f"{scenario.file}: steps = {steps}: must be {bound}")
+    _check_in_flight(scenario, schedule)
+    load = workload(scenario)
+    most = limits(scenario, load)
+    if costs(scenario).decode.token_s(1, 1) <= 0.0:
+        raise ConfigError(f"{scenario.file}: {_decode_field(scenario)}: {FREE}")
+    check_memory(scenario, schedule, load, most)
+    _check_replay(scenario, schedule, steps, load)
+
+
+def _check_in_flight(scenario: Scenario, schedule: Schedule) -> None:
+    batches, beyond = (1 + schedule.ahead) * schedule.batch, schedule.overcommit_policy.most
+    if batches + beyond <= MOST_IN_FLIGHT:
+        return
+    field = (
+        f"schedule.ahead = {schedule.ahead}"
+        if batches > beyond
+        else f"schedule.overcommit, at most {beyond:,}"
+    )
+    raise ConfigError(
+        f"{scenario.file}: {field}: up to {batches + beyond:,} rollouts would be in flight, with "
+        f"ahead = {schedule.ahead}, batch = {schedule.batch} and {beyond:,} beyond it; lower one "
+        f"of them, to {MOST_IN_FLIGHT:,} in flight at most"
+    )
+
+
+def _decode_field(scenario: Scenario) -> str:
+    """What to raise, or where it stands."""
+    match scenario.costs.model:
+        case "constant":
+            return "costs.decode_token_s"
+        case "linear":
+            return "costs.decode_token_s, decode_rollout_s or decode_context_s"
+        case "roofline":
+            return "costs.engine"
+        case "table":
+            return "costs.file"
+
+
+def _check_replay(scenario: Scenario, schedule: Schedule, steps: int, load: Workload) -> None:
+    lengths = load.lengths
     needed = (steps + schedule.ahead) * schedule.batch + schedule.overcommit_policy.most
     if isinstance(lengths, Replay) and len(lengths.response_tokens) < needed:
         raise ConfigError(
             f"{scenario.file}: workload.lengths: {lengths.name} holds "
             f"{len(lengths.response_tokens)} lengths, but {schedule.name} needs {needed} for "
             f"steps = {steps} of batch = {schedule.batch}; run fewer steps or record more"
-        )
-
-
-def _check_memory(scenario: Scenario, schedule: Schedule) -> None:
-    cluster, most = scenario.cluster, limits(scenario)
-    kv_tokens = lane_kv_tokens(scenario)
-    if kv_tokens is None:
-        return
-    response = schedule.kv_reserve_tokens or most.response_tokens
-    reserve = most.prompt_tokens + response
-    each = kv_tokens // reserve
-    arithmetic = (
-        f"an actor lane has KV memory for {kv_tokens:,} tokens, a rollout reserves "
-        f"{most.prompt_tokens} prompt + {response} response tokens"
-    )
-    if each < 1:
-        raise ConfigError(
-            f"{scenario.file}: workload.max_response_tokens = {most.response_tokens}: "
-            f"{arithmetic}: not one fits; lower it, or use a larger card or more devices per actor"
-        )
-    if cluster.slots is None and each * cluster.actors < schedule.batch:
-        raise ConfigError(
-            f"{scenario.file}: schedule.batch = {schedule.batch}: {arithmetic}, so "
-            f"{cluster.actors} lanes x {each} = {each * cluster.actors} rollouts fit at once; "
-            f"lower batch to that, add actors, lower max_response_tokens, or set cluster.slots "
-            "(at most that many per lane) to generate in waves"
         )

@@ -55,15 +55,10 @@ def workload(scenario: Scenario, seed: int | None = None) -> Workload:
         )
 
 
-def limits(scenario: Scenario) -> Limits:
+def limits(scenario: Scenario, load: Workload | None = None) -> Limits:
     """What a rollout may need at most. ConfigError where a prompt is longer than that."""
     table = scenario.workload
-    prompts = workload(scenario).prompts
-    longest = (
-        max(prompts.response_tokens)
-        if isinstance(prompts, Replay)
-        else int(prompts.ppf(np.array([ALMOST_ONE]))[0])
-    )
+    longest = longest_prompt(workload(scenario) if load is None else load)
     most = table.max_prompt_tokens
     if most is not None and longest > most:
         raise ConfigError(
@@ -71,6 +66,19 @@ def limits(scenario: Scenario) -> Limits:
             f"{longest} tokens; set it to {longest}, or leave it out"
         )
     return Limits(most or longest, table.max_response_tokens)
+
+
+def longest_prompt(load: Workload) -> int:
+    """Tokens of the longest prompt that can come."""
+    prompts = load.prompts
+    if isinstance(prompts, Replay):
+        return max(prompts.response_tokens)
+    return int(prompts.ppf(np.array([ALMOST_ONE]))[0])
+
+
+def longest_response(load: Workload) -> int:
+    """Tokens of the longest response that can come; with a drift they may all grow to the cap."""
+    return load.cap_tokens if load.effects.drift is not None else load.describe().max_tokens
 
 
 def _rewards(scenario: Scenario) -> Rewards:

@@ -45,7 +45,7 @@ class SimPyMachine:
         round_s: float = 0.0,
         learning: Learning | None = None,
     ) -> None:
-        if costs.decode.token_s(1, 0.0) <= 0.0:
+        if costs.decode.token_s(1, 1.0) <= 0.0:  # of the shortest context: a prompt of one token
             raise ValueError("decoding a token takes 0 s: the costs of decoding must be above 0")
         self._lanes = {lane.name: lane for lane in lanes}
         self._place = {lane.name: place for place, lane in enumerate(lanes)}
