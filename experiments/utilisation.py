@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from experiments import chart
 from experiments.result import Experiment, Result
-from experiments.weighted import Weighted
-from oppo_sim.analysis.parts import cores
+from oppo_sim.analysis.paper import paper_rows
+from oppo_sim.analysis.parts import Measured, Part, run_parts
 from oppo_sim.config import load_scenario
-from oppo_sim.simulate import lanes, simulate
 
-PAPER = {  # % under TRL and under OPPO: arXiv 2509.25762, from reading notes
-    "stackexchange-7b": (50.6, 71.0),
-    "stackexchange-3b": (38.7, 73.6),
-    "gsm8k-7b": (45.7, 67.3),
-    "opencoder-3b": (35.7, 74.1),
-}
 SCHEDULES = ("trl", "oppo")
+PAPER = {  # % of each scenario and schedule
+    (row.scenario, row.schedule): round(100 * row.paper, 1)
+    for row in paper_rows()
+    if row.measure == "busy" and row.paper
+}
+SCENARIOS = list(dict.fromkeys(scenario for scenario, _ in PAPER))
 
 
 class Shares(NamedTuple):
@@ -33,14 +31,12 @@ class Shares(NamedTuple):
 
 def run(quick: bool) -> Result:
     steps = 10 if quick else 200
-    keys = [(scenario, schedule) for scenario in PAPER for schedule in SCHEDULES]
-    found = Parallel(n_jobs=cores())(delayed(_shares)(*key, steps) for key in keys)
-    shares = dict(zip(keys, found, strict=True))
+    shares = dict(zip(PAPER, map(_shares, run_parts(_parts(steps))), strict=True))
     rows = [
         {
             "scenario": scenario,
             "schedule": schedule,
-            "paper_pct": PAPER[scenario][SCHEDULES.index(schedule)],
+            "paper_pct": PAPER[scenario, schedule],
             "busy_pct": each.busy,
             "weighted_pct": each.weighted,
         }
@@ -49,38 +45,37 @@ def run(quick: bool) -> Result:
     return Result(rows, _draw(shares), _text(shares))
 
 
-def _shares(name: str, schedule: str, steps: int) -> Shares:
-    scenario = load_scenario(name)
-    weighted = Weighted(lanes(scenario))
-    records = list(
-        simulate(scenario, scenario.schedule(schedule), seed=0, steps=steps, listen=weighted)
-    )
-    devices = len(weighted.busy_s)
-    wall_s = records[-1].end_s * devices
-    busy_s = sum(sum(record.busy_s.values()) for record in records)
-    return Shares(100 * busy_s / wall_s, 100 * sum(weighted.busy_s.values()) / wall_s)
+def _parts(steps: int) -> list[Part]:
+    found = []
+    for name, schedule in PAPER:
+        scenario = load_scenario(name)
+        part = Part(scenario=scenario, schedule=scenario.schedule(schedule), seed=0, steps=steps)
+        found.append(part)
+    return found
+
+
+def _shares(measured: Measured) -> Shares:
+    assert measured.weighted is not None  # no device of these scenarios has two lanes at once
+    return Shares(100 * measured.metrics.mean_utilisation, 100 * measured.weighted)
 
 
 def _draw(shares: dict[tuple[str, str], Shares]) -> Figure:
     figure, axes = chart.panels(2, height=4.6, sharey=True)
     for panel, schedule in zip(axes, SCHEDULES, strict=True):
         bars: tuple[tuple[str, Sequence[float]], ...] = (
-            (
-                "paper: GPU utilisation",
-                [pair[SCHEDULES.index(schedule)] for pair in PAPER.values()],
-            ),
-            ("simulated: busy", [shares[s, schedule].busy for s in PAPER]),
-            ("simulated: decoding weighted", [shares[s, schedule].weighted for s in PAPER]),
+            ("paper: GPU utilisation", [PAPER[s, schedule] for s in SCENARIOS]),
+            ("simulated: busy", [shares[s, schedule].busy for s in SCENARIOS]),
+            ("simulated: decoding weighted", [shares[s, schedule].weighted for s in SCENARIOS]),
         )
         for look, (label, values) in enumerate(bars):
-            x = [place + 0.27 * (look - 1) for place in range(len(PAPER))]
+            x = [place + 0.27 * (look - 1) for place in range(len(SCENARIOS))]
             colour = ("#BBBBBB", chart.COLOURS[0], chart.COLOURS[4])[look]
             panel.bar(x, values, 0.25, color=colour, edgecolor="black", lw=0.4, label=label,
                       hatch=("", "", "////")[look])  # fmt: skip
             for at, value in zip(x, values, strict=True):
                 panel.annotate(f"{value:.0f}", (at, value), (0, 2), ha="center", size=7.5,
                                textcoords="offset points")  # fmt: skip
-        panel.set_xticks(range(len(PAPER)), list(PAPER), size=8)
+        panel.set_xticks(range(len(SCENARIOS)), SCENARIOS, size=8)
         panel.set_title(f"schedule {schedule}", loc="left")
     axes[0].set_ylabel("share of all devices' time (%)")
     axes[0].set_ylim(0, 100)
@@ -102,20 +97,19 @@ def _text(shares: dict[tuple[str, str], Shares]) -> list[str]:
         "most that it had in the same step. The paper reports GPU utilisation and does not say how "
         "it was measured, so only the direction and the order compare."
     ]
-    for scenario, (paper_trl, paper_oppo) in PAPER.items():
+    for scenario in SCENARIOS:
         trl, oppo = (shares[scenario, schedule] for schedule in SCHEDULES)
+        papers = [PAPER[scenario, schedule] for schedule in SCHEDULES]
         said.append(
-            f"{scenario}: paper {paper_trl} -> {paper_oppo} %, busy {trl.busy:.1f} -> "
+            f"{scenario}: paper {papers[0]} -> {papers[1]} %, busy {trl.busy:.1f} -> "
             f"{oppo.busy:.1f} %, weighted {trl.weighted:.1f} -> {oppo.weighted:.1f} %."
         )
-    rises = [s for s in PAPER if shares[s, "oppo"].weighted > shares[s, "trl"].weighted]
-    said.append(f"The weighted share rises under oppo in {len(rises)} of {len(PAPER)} scenarios.")
+    rises = [s for s in SCENARIOS if shares[s, "oppo"].weighted > shares[s, "trl"].weighted]
+    said.append(
+        f"The weighted share rises under oppo in {len(rises)} of {len(SCENARIOS)} scenarios."
+    )
     for name in ("busy", "weighted"):
-        errors = [
-            abs(getattr(shares[scenario, schedule], name) - paper)
-            for scenario, pair in PAPER.items()
-            for schedule, paper in zip(SCHEDULES, pair, strict=True)
-        ]
+        errors = [abs(getattr(shares[key], name) - paper) for key, paper in PAPER.items()]
         said.append(
             f"The {name} share is {sum(errors) / len(errors):.0f} points from the paper's value on "
             f"average, {max(errors):.0f} at most."

@@ -26,6 +26,7 @@ class Standing:
     metrics: tuple[Metrics, ...]
     speedups: tuple[float, ...]
     rewards: tuple[RewardRun, ...] = ()
+    weighted: tuple[float | None, ...] = ()  # busy shares, decoding by the rollouts that run
 
     @property
     def name(self) -> str:
@@ -192,6 +193,7 @@ def _comparison(
                 metrics=tuple(own),
                 speedups=tuple(ratios),
                 rewards=tuple([measured.rewards for measured in found[place :: len(schedules)]]),
+                weighted=tuple([measured.weighted for measured in found[place :: len(schedules)]]),
             )
         )
     return Comparison(

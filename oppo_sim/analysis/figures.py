@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -20,7 +20,7 @@ GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe f
 def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     """The paper's speed-ups next to the simulated ones, scenario by scenario, as a PNG."""
     shown = by_scenario(_about("speedup", outcomes))
-    figure, axes = _bars_of(shown, seeds)
+    figure, axes = _bars_of({"simulated": shown}, seeds)
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_ylabel("speed-up over TRL (x)")
     axes.set_title(_title("speed-ups", shown), size=10)
@@ -28,11 +28,12 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
 
 
 def utilisation(outcomes: Sequence[Outcome], seeds: int) -> bytes:
-    """The paper's GPU utilisation next to the simulated busy share, as a PNG."""
-    shown = by_scenario(_about("busy", outcomes))
-    figure, axes = _bars_of(shown, seeds)
-    axes.set_ylabel("GPUs: busy share of the time")
-    axes.set_title(_title("GPU utilisation", shown), size=10)
+    """The paper's GPU utilisation next to the simulated busy and weighted shares, as a PNG."""
+    busy, weighted = (by_scenario(_about(measure, outcomes)) for measure in ("busy", "weighted"))
+    series = {"simulated: busy": busy, "simulated: decoding by the rollouts that run": weighted}
+    figure, axes = _bars_of(series, seeds)
+    axes.set_ylabel("GPUs: share of the time")
+    axes.set_title(_title("GPU utilisation", busy), size=10)
     return _png(figure)
 
 
@@ -71,33 +72,35 @@ def _about(measure: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [o for o in outcomes if o.row.measure == measure and o.simulated is not None]
 
 
-def _bars_of(outcomes: Sequence[Outcome], seeds: int) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(max(8.0, 1.05 * len(outcomes)), 4.2), dpi=150, layout="constrained")
+def _bars_of(series: Mapping[str, Sequence[Outcome]], seeds: int) -> tuple[Figure, Axes]:
+    """The paper's bars, and one next to it of each series: the same rows by another measure."""
+    rows = next(iter(series.values()))
+    figure = Figure(figsize=(max(8.0, 1.05 * len(rows)), 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    width, places = 0.38, range(len(outcomes))
-    papers = [outcome.row.paper or 0.0 for outcome in outcomes]
-    means = [outcome.simulated.mean for outcome in outcomes if outcome.simulated]
-    axes.bar([p - width / 2 for p in places], papers, width, color=GREY, label="paper")
-    axes.bar(
-        [p + width / 2 for p in places],
-        means,
-        width,
-        yerr=list(zip(*map(_bars, outcomes), strict=True)),
-        capsize=3,
-        color=BLUE,
-        label=f"simulated, 95 % interval over {count(seeds, 'seed')}",
-    )
-    tops = [mean + _bars(o)[1] for mean, o in zip(means, outcomes, strict=True)]
-    for place, (paper, mean, top) in enumerate(zip(papers, means, tops, strict=True)):
-        for x, value, y in ((place - width / 2, paper, paper), (place + width / 2, mean, top)):
+    papers = [outcome.row.paper or 0.0 for outcome in rows]
+    bars = [("paper", papers, [(0.0, 0.0)] * len(rows), GREY)]
+    for (label, own), colour in zip(series.items(), (BLUE, VERMILION), strict=False):
+        means = [outcome.simulated.mean for outcome in own if outcome.simulated]
+        bars.append((label, means, [_reach(outcome) for outcome in own], colour))
+    width = 0.76 / len(bars)
+    for place, (label, values, reach, colour) in enumerate(bars):
+        x = [at + width * (place - (len(bars) - 1) / 2) for at in range(len(rows))]
+        axes.bar(x, values, width, color=colour, label=label)
+        if label != "paper":
+            below_above = list(zip(*reach, strict=True))
+            axes.errorbar(x, values, below_above, fmt="none", capsize=3, ecolor="black")
+        for at, value, (_, above) in zip(x, values, reach, strict=True):
             axes.annotate(
-                f"{value:.2f}", (x, y), (0, 4), textcoords="offset points", ha="center", size=8
-            )
-    axes.set_xticks(list(places), [_label(outcome) for outcome in outcomes], size=7)
-    axes.set_ylim(0, 1.15 * max(*papers, *means))
+                f"{value:.2f}", (at, value + above), (0, 4), textcoords="offset points",
+                ha="center", size=8 if len(bars) == 2 else 6.5,
+            )  # fmt: skip
+    axes.set_xticks(list(range(len(rows))), [_label(outcome) for outcome in rows], size=7)
+    axes.set_ylim(0, 1.3 * max(value for _, values, *_ in bars for value in values))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=2)
+    interval = f"95 % intervals over {count(seeds, 'seed')}"
+    axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=len(bars), title=interval,
+                title_fontsize=8, alignment="left")  # fmt: skip
     return figure, axes
 
 
@@ -113,7 +116,7 @@ def by_scenario(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: scenarios.index(outcome.row.scenario))
 
 
-def _bars(outcome: Outcome) -> tuple[float, float]:
+def _reach(outcome: Outcome) -> tuple[float, float]:
     """How far the interval reaches below and above the mean."""
     assert outcome.simulated is not None
     mean, low, high = outcome.simulated

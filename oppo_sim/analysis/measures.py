@@ -93,6 +93,11 @@ def _busy(row: PaperRow, found: Found) -> Mean:
     return of_independent([metrics.mean_utilisation for metrics in standing.metrics])
 
 
+def _weighted(row: PaperRow, found: Found) -> Mean | None:
+    shares = [share for share in found[row.scenario][row.schedule].weighted if share is not None]
+    return of_independent(shares) if shares else None
+
+
 def _late(row: PaperRow, found: Found) -> Mean:
     at, shares = int(row.at), []
     for metrics in found[row.scenario][row.schedule].metrics:
@@ -125,6 +130,7 @@ _MEASURES: dict[str, Callable[[PaperRow, Found], Mean | None]] = {
     "speedup": _speedup,
     "minutes": _minutes,
     "busy": _busy,
+    "weighted": _weighted,
     "late": _late,
     "reward": _reward,
 }

@@ -11,7 +11,7 @@ from math import isfinite
 from oppo_sim.analysis.intervals import Mean
 
 ROLES = ("assumed", "fitted", "held_out", "scenario")
-MEASURES = ("speedup", "minutes", "busy", "chunk", "late", "reward")
+MEASURES = ("speedup", "minutes", "busy", "weighted", "chunk", "late", "reward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,9 @@ class PaperRow:
 
     measure: what is compared, and what `at` says about it. "speedup": of `schedule` over
     `baseline`, in mean step time (at: the baseline's scenario, where it is another). "minutes": the
-    ratio of minutes to the reward `at`. "busy": the share of the time that devices work. "chunk":
-    the fastest of `measures.CHUNKS`. "late": the share of rollouts trained `at` steps late; 2
+    ratio of minutes to the reward `at`. "busy": the share of the time that devices work.
+    "weighted": so, but a decoding device by the share of its rollouts that still run. "chunk": the
+    fastest of `measures.CHUNKS`. "late": the share of rollouts trained `at` steps late; 2
     stands for more, too. "reward": at step `at`. `paper` is None where words are all there is.
     """
 

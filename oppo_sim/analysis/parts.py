@@ -18,6 +18,7 @@ import oppo_sim
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import Metrics, summarise
 from oppo_sim.analysis.time_to_reward import RewardRun
+from oppo_sim.analysis.weighted import Weighted
 from oppo_sim.config import Scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.runs import write_whole
@@ -59,6 +60,7 @@ class Measured(NamedTuple):
 
     metrics: Metrics
     rewards: RewardRun
+    weighted: float | None  # busy share, decoding by the rollouts that run; None: not known
 
 
 def measure(
@@ -94,8 +96,8 @@ def run_parts(
     jobs = min(len(parts), jobs or cores())
     found = []
     for row in _results(tasks, jobs):
-        metrics, rewards = row["metrics"], row["rewards"]
-        found.append(Measured(Metrics.from_dict(metrics), RewardRun.from_dict(rewards)))
+        metrics, rewards = Metrics.from_dict(row["metrics"]), RewardRun.from_dict(row["rewards"])
+        found.append(Measured(metrics, rewards, row["weighted"]))
         if progress is not None:
             progress(len(found), len(parts))
     return found
@@ -115,7 +117,7 @@ def _results(tasks: Iterable[tuple[Part, Path | None]], jobs: int) -> Iterator[d
 
 
 def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
-    """A part's metrics and rewards as JSON, from its file or from a run."""
+    """What is kept of a part as JSON, from its file or from a run."""
     if keep is None:
         return _run(part)
     file, key = keep / part.file_name, part.key()
@@ -130,12 +132,20 @@ def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
 
 
 def _run(part: Part) -> dict[str, Any]:
-    devices = dict.fromkeys(device for lane in lanes(part.scenario) for device in lane.devices)
-    steps = simulate(part.scenario, part.schedule, seed=part.seed, steps=part.steps)
+    own = lanes(part.scenario)
+    weighted = Weighted(own) if Weighted.is_known(own) else None
+    devices = dict.fromkeys(device for lane in own for device in lane.devices)
+    steps = simulate(
+        part.scenario, part.schedule, seed=part.seed, steps=part.steps, listen=weighted
+    )
     lengths = workload(part.scenario, part.seed).responses
     rewards = RewardRun()
     metrics = summarise(rewards.watch(steps), tuple(devices), lengths=lengths)
-    return {"metrics": metrics.as_dict(), "rewards": rewards.as_dict()}
+    return {
+        "metrics": metrics.as_dict(),
+        "rewards": rewards.as_dict(),
+        "weighted": None if weighted is None else weighted.share(rewards.end_s[-1]),
+    }
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,8 +16,9 @@ COMMON = (
     "Reward by step is put in, not found: the rows R1 and R2 say that what was put in comes out, "
     "and M1 differs from T1 only by the noise of the reward, unless staleness is given a price "
     "(stale_penalty; its sign is the paper's, its size a guess).",
-    "Busy is the share of the wall time that a device works at all; what the paper's utilisation "
-    "counts is not known to us.",
+    "Busy is the share of the wall time that a device works at all; weighted counts a device that "
+    "decodes by the rollouts that still run there, of the most that ran in that step. What the "
+    "paper's utilisation counts is not known to us: both are held against it.",
     "Stand-ins (lengths above all) and efficiencies were chosen by hand by readers of the paper's "
     "rows: no row here is a blind prediction.",
     "The paper's minutes are as reported in public notes on the paper; which machine each row ran "
@@ -49,7 +50,7 @@ def readme(
         ),
         "",
         "![paper and simulation](paper_rows.png)",
-        "![busy share of the GPUs](utilisation.png)",
+        "![busy and weighted share of the GPUs](utilisation.png)",
         "![reward over time](time_to_reward.png)",
         "",
         "## Why",

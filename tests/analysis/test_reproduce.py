@@ -31,6 +31,7 @@ IDS = [
     "A1", "A2", "A3", "A4", "T1a", "T1b", "T1c", "T1d", "T2",
     "M1a", "M1b", "M1a-s",
     "U1b", "U1o", "U2b", "U2o", "U3b", "U3o", "U4b", "U4o",
+    "U1b-w", "U1o-w", "U2b-w", "U2o-w", "U3b-w", "U3o-w", "U4b-w", "U4o-w",
     "C1", "C1o", "Q1-0", "Q1-1", "Q1-2",
     "R1a", "R1b", "R2a", "R2b",
 ]
@@ -119,8 +120,8 @@ def test_the_figure_groups_the_rows_by_scenario_and_claims_nothing() -> None:
 
 def test_error_bars_are_as_long_as_the_interval() -> None:
     skewed = replace(outcome("oppo", 2.0), simulated=Mean(2.0, 1.5, 3.0))
-    assert figures._bars(skewed) == (0.5, 1.0)
-    assert figures._bars(replace(skewed, simulated=Mean(2.0, None, None))) == (0, 0)
+    assert figures._reach(skewed) == (0.5, 1.0)
+    assert figures._reach(replace(skewed, simulated=Mean(2.0, None, None))) == (0, 0)
 
 
 def test_the_same_seeds_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_an_error_is_relative_to_the_paper() -> None:
     ("cell", "value", "message"),
     [
         ("role", "guessed", "must be one of assumed, fitted, held_out, scenario"),
-        ("measure", "speed", "must be one of speedup, minutes, busy"),
+        ("measure", "speed", "must be one of speedup, minutes, busy, weighted"),
         ("paper", "-1", "above 0"),
     ],
 )

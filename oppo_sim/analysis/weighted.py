@@ -1,4 +1,4 @@
-"""A listener that counts a decoding device by how many of its rollouts still run."""
+"""Busy seconds that count a decoding device by how many of its rollouts still run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oppo_sim.engine.contract import Done, Entry, Finished, Generate, Paused, Pl
 
 
 class Weighted:
-    """Weighted busy seconds by device, for a run whose actors and scorers share no device.
+    """A listener of a run in which no two lanes work on a device at once (see `is_known`).
 
     While an actor decodes, its devices count by rollouts running / most that ran in the same step.
     Scoring and training count in full.
@@ -24,17 +24,26 @@ class Weighted:
         self._since_s = dict.fromkeys(self._running, 0.0)
         self._now_s = 0.0
 
+    @staticmethod
+    def is_known(lanes: Iterable[Lane]) -> bool:
+        """Whether actors and scorers have devices of their own; training waits for both."""
+        devices = [d for lane in lanes if lane.kind != "trainer" for d in lane.devices]
+        return len(devices) == len(set(devices))
+
+    def share(self, end_s: float) -> float:
+        """Of the devices' time until the end of the run."""
+        self._now_s = end_s
+        for lane in self._running:
+            self._settle(lane)
+        return sum(self.busy_s.values()) / (end_s * len(self.busy_s)) if end_s else 0.0
+
     def __call__(self, entry: Entry) -> None:
         match entry:
-            case Plan():
-                for lane, running in self._running.items():
-                    self._settle(lane)
-                    self._most[lane] = running
-            case Generate():
-                self._change(entry.lane, len(entry.starts))
             case Finished():
                 self._now_s = entry.at_s
                 self._change(entry.lane, -1)
+            case Generate():
+                self._change(entry.lane, len(entry.starts))
             case Paused():
                 self._now_s = entry.at_s
                 self._change(entry.lane, -len(entry.counts))
@@ -45,15 +54,22 @@ class Weighted:
                     self.busy_s[device] += entry.at_s - entry.start_s
             case Done():
                 self._now_s = entry.at_s
+            case Plan():
+                for lane, running in self._running.items():
+                    self._settle(lane)
+                    self._most[lane] = running
 
     def _change(self, lane: str, by: int) -> None:
         self._settle(lane)
-        self._running[lane] += by
-        self._most[lane] = max(self._most[lane], self._running[lane])
+        running = self._running[lane] = self._running[lane] + by
+        if running > self._most[lane]:
+            self._most[lane] = running
 
     def _settle(self, lane: str) -> None:
         """Count what has passed since the lane's number changed last."""
-        seconds, self._since_s[lane] = self._now_s - self._since_s[lane], self._now_s
-        if self._running[lane]:
+        running, now_s = self._running[lane], self._now_s
+        if running:
+            weighted_s = (now_s - self._since_s[lane]) * running / self._most[lane]
             for device in self._devices[lane]:
-                self.busy_s[device] += seconds * self._running[lane] / self._most[lane]
+                self.busy_s[device] += weighted_s
+        self._since_s[lane] = now_s
