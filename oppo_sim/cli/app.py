@@ -11,9 +11,11 @@ import typer
 
 import oppo_sim
 from oppo_sim.cli import (
+    INTERRUPTED,
     bench,
     compare,
     hardware,
+    interrupted,
     lengths,
     lists,
     notes,
@@ -24,7 +26,6 @@ from oppo_sim.cli import (
 )
 from oppo_sim.engine import EngineError
 
-INTERRUPTED = 130
 TRACEBACK = "OPPO_TRACEBACK"  # set in the environment: errors keep their traceback, for developers
 
 app = typer.Typer(
@@ -90,10 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
-        return _interrupted() if code == INTERRUPTED else code
-    except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
-    except BrokenPipeError:  # the reader of our output has left, as `| head` does
+        return interrupted() if code == INTERRUPTED else code
+    except typer.Abort:
+        return interrupted()
+    except (BrokenPipeError, SystemExit):  # the reader has left, as `| head` does; click exits 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RecursionError:
         return _fail("the input is nested too deeply: give plain tables and lists")
     except RuntimeError as error:  # a worker that was killed, a clock that stands still
-        return _fail(f"{error} (finished parts are kept: --resume goes on from them)")
+        return _fail(str(error))
     except Exception as error:  # click's, which typer keeps to itself: bad options and the like
         message = getattr(error, "format_message", None)
         if message is None:
@@ -132,10 +133,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _interrupted() -> int:
-    return _fail("interrupted; with --out, --resume goes on from what is written", INTERRUPTED)
-
-
-def _fail(message: str, code: int = 2) -> int:
+def _fail(message: str) -> int:
     print(f"oppo: {' '.join(message.split())}", file=sys.stderr)
-    return code
+    return 2

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from oppo_sim.cli.narrow import fits, stacked
+
 if TYPE_CHECKING:
     from oppo_sim.analysis.why import Why
 
@@ -53,10 +55,20 @@ FIRST_SIGN_S = 1.0  # what is over sooner shows no progress
 LINE_EVERY_S = 5.0  # where stderr is no terminal
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:  # rich would exit with 1, as if something had failed
+        raise BrokenPipeError
+
+
 def show(*parts: Table | str) -> None:
-    """Tables and paragraphs on stdout, as wide as the terminal, else 80 columns."""
-    console = Console(highlight=False, soft_wrap=False)
+    """Tables and paragraphs on stdout, as wide as the terminal, else 80 columns.
+
+    A table that the terminal is too narrow for is shown row under row.
+    """
+    console = _Output(highlight=False, soft_wrap=False)
     for part in parts:
+        if isinstance(part, Table) and not fits(part, console.width):
+            part = stacked(part, console.width)
         console.print(part, markup=False)
 
 

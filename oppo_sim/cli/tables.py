@@ -14,6 +14,7 @@ from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.metrics import Metrics
 from oppo_sim.analysis.paper import Outcome
 from oppo_sim.analysis.why import average_key, percent, plain
+from oppo_sim.cli.narrow import fits
 
 LEGEND = (
     "exposed: lengthens the step; hidden: scoring while the batch is generated; busy: devices' "
@@ -111,15 +112,18 @@ NARROWEST = 10  # of a text that wraps
 
 
 def _fitting(columns: list[Column], width: int) -> Table:
-    """The table, without the columns that it has no room for; text wraps, numbers never do."""
-    table = _table(columns)
+    """The table, without the columns that it has no room for; text wraps, numbers never do.
+
+    All columns where that does not help: then the rows are shown under each other.
+    """
+    whole = table = _table(columns)
     droppable = sorted((c for c in columns if c.drop), key=lambda column: column.drop)
     for column in droppable:
         if _narrowest(table) <= width:
             break
         columns = [c for c in columns if c is not column]
         table = _table(columns)
-    return table
+    return table if fits(table, width) else whole
 
 
 def _table(columns: Sequence[Column]) -> Table:
