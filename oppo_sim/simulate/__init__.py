@@ -2,8 +2,8 @@
 
 from oppo_sim.simulate.assembly import lanes, machine, simulate
 from oppo_sim.simulate.checks import check
-from oppo_sim.simulate.loads import limits, workload
 from oppo_sim.simulate.pricing import costs, lane_kv_tokens
+from oppo_sim.workload.loads import limits, workload
 
 __all__ = [
     "check",

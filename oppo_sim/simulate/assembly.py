@@ -6,31 +6,20 @@ from collections.abc import Iterator
 from functools import partial
 
 from oppo_sim.config import Scenario
+from oppo_sim.costs import layout
 from oppo_sim.engine import Lane, Listener, run
 from oppo_sim.policies import Schedule
 from oppo_sim.records import StepRecord
 from oppo_sim.simulate.checks import check
-from oppo_sim.simulate.layout import Layout, names
-from oppo_sim.simulate.loads import limits, workload
 from oppo_sim.simulate.pricing import costs, lane_kv_tokens
 from oppo_sim.simulator import Contention, Learning, SimPyMachine
 from oppo_sim.workload import update_worth
-
-NO_LIMIT = 1 << 20  # slots of a lane where only memory, or nothing, bounds its rollouts
+from oppo_sim.workload.loads import limits, workload
 
 
 def lanes(scenario: Scenario) -> list[Lane]:
-    """Actors, scorers, trainer: the order breaks ties between events of one instant."""
-    layout = Layout(scenario.cluster)
-    slots, kv_tokens = scenario.cluster.slots or NO_LIMIT, lane_kv_tokens(scenario)
-    actors = [
-        Lane(f"actor{n}", "actor", names(devices), slots, kv_tokens)
-        for n, devices in enumerate(layout.actors)
-    ]
-    scorers = [
-        Lane(f"scorer{n}", "scorer", names(devices)) for n, devices in enumerate(layout.scorers)
-    ]
-    return [*actors, *scorers, Lane("trainer", "trainer", names(layout.trainer))]
+    """Its lanes, with the memory that its card and models leave them."""
+    return layout.lanes(scenario.cluster, lane_kv_tokens(scenario))
 
 
 def machine(scenario: Scenario, seed: int | None = None) -> SimPyMachine:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.config.bounds import MOST_COUNT, MOST_IN_FLIGHT
 from oppo_sim.policies import Schedule
-from oppo_sim.simulate.loads import limits, workload
 from oppo_sim.simulate.memory import check_memory
 from oppo_sim.simulate.pricing import costs
 from oppo_sim.workload import Replay, Workload
+from oppo_sim.workload.loads import limits, workload
 
 FREE = "decoding a token takes 0 s, which no clock can count: the costs of decoding must be above 0"
 

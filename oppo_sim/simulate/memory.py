@@ -5,9 +5,9 @@ from __future__ import annotations
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.engine import Limits
 from oppo_sim.policies import Schedule
-from oppo_sim.simulate.loads import longest_prompt, longest_response
 from oppo_sim.simulate.pricing import lane_kv_tokens
 from oppo_sim.workload import Workload
+from oppo_sim.workload.loads import longest_prompt, longest_response
 
 
 def check_memory(scenario: Scenario, schedule: Schedule, load: Workload, most: Limits) -> None:

@@ -27,9 +27,9 @@ from oppo_sim.costs import (
     model_at,
     training_bytes,
 )
+from oppo_sim.costs.layout import Layout
 from oppo_sim.costs.measurements import TASKS
 from oppo_sim.costs.parts import engine
-from oppo_sim.simulate.layout import Layout
 
 _HEADS: dict[str, Head] = {"reward": "scalar", "reference": "vocab", "critic": "scalar"}
 

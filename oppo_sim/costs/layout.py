@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oppo_sim.config import Cluster
-from oppo_sim.costs import Link
+from oppo_sim.costs.parts import Link
+from oppo_sim.engine.contract import Lane
 
 Devices = tuple[int, ...]
 
@@ -77,7 +78,26 @@ class Layout:
         return device // (self.cluster.devices // self.cluster.nodes)
 
 
-def names(devices: Devices) -> tuple[str, ...]:
+NO_LIMIT = 1 << 20  # slots of a lane where only memory, or nothing, bounds its rollouts
+
+
+def lanes(cluster: Cluster, kv_tokens: int | None) -> list[Lane]:
+    """Actors, scorers, trainer: the order breaks ties between events of one instant.
+
+    `kv_tokens`: the memory of an actor lane; None: no limit.
+    """
+    layout, slots = Layout(cluster), cluster.slots or NO_LIMIT
+    actors = [
+        Lane(f"actor{n}", "actor", _names(devices), slots, kv_tokens)
+        for n, devices in enumerate(layout.actors)
+    ]
+    scorers = [
+        Lane(f"scorer{n}", "scorer", _names(devices)) for n, devices in enumerate(layout.scorers)
+    ]
+    return [*actors, *scorers, Lane("trainer", "trainer", _names(layout.trainer))]
+
+
+def _names(devices: Devices) -> tuple[str, ...]:
     return tuple([f"gpu{device}" for device in devices])
 
 
