@@ -14,8 +14,8 @@ from oppo_sim.analysis.parts import Measured, Part, Progress, run_parts
 from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.analysis.why import Side, Why, same_run, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
+from oppo_sim.costs.layout import Layout
 from oppo_sim.policies import Schedule
-from oppo_sim.simulate.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
