@@ -38,7 +38,8 @@ check: $(STAMPS)/dev  ## format, lint, types, import contracts, fast tests
 
 # The strictly typed core compiles as it stands; what is compiled shadows its source until `make clean`.
 COMPILED := $(addprefix oppo_sim/,engine/parts.py engine/state.py engine/rules.py engine/occupancy.py \
-  engine/loop.py policies/admission.py policies/release.py policies/routing.py costs/decode.py \
+  engine/loop.py policies/admission.py policies/release.py policies/routing.py \
+  costs/decode.py costs/surface.py \
   simulator/lane.py simulator/tasks.py simulator/machine.py simulator/batch.py simulator/work.py)
 
 compile: $(STAMPS)/dev  ## compile the simulator's core with mypyc: about 1.6 times the steps per second

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from oppo_sim.analysis import canvas
+from oppo_sim.analysis.canvas import BLUE, GREY, VERMILION
 from oppo_sim.analysis.compare import Comparison
 from oppo_sim.analysis.paper import Outcome
 from oppo_sim.analysis.time_to_reward import WINDOW, RewardRun
 from oppo_sim.analysis.why import count
-
-GREY, BLUE, VERMILION = "#999999", "#0072B2", "#D55E00"  # Okabe and Ito: safe for colour blindness
 
 
 def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
@@ -24,7 +22,7 @@ def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_ylabel("speed-up over TRL (x)")
     axes.set_title(_title("speed-ups", shown), size=10)
-    return _png(figure)
+    return canvas.encode(figure, "png")
 
 
 def utilisation(outcomes: Sequence[Outcome], seeds: int) -> bytes:
@@ -34,15 +32,14 @@ def utilisation(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     figure, axes = _bars_of(series, seeds)
     axes.set_ylabel("GPUs: share of the time")
     axes.set_title(_title("GPU utilisation", busy), size=10)
-    return _png(figure)
+    return canvas.encode(figure, "png")
 
 
 def reward_curves(outcomes: Sequence[Outcome], comparisons: Sequence[Comparison]) -> bytes:
     """Reward over time, for the scenarios that a row has minutes to a reward of, as a PNG."""
     rows = [outcome.row for outcome in outcomes if outcome.row.measure == "minutes"]
     found = {comparison.scenario: comparison for comparison in comparisons}
-    figure = Figure(figsize=(3.2 * len(rows), 3.4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas.figure(3.2 * len(rows), 3.4)
     for place, row in enumerate(rows):
         axes = figure.add_subplot(1, len(rows), place + 1)
         for name, colour, dashes in ((row.baseline, GREY, "--"), (row.schedule, BLUE, "-")):
@@ -55,7 +52,7 @@ def reward_curves(outcomes: Sequence[Outcome], comparisons: Sequence[Comparison]
         axes.legend(loc="lower right", frameon=False, fontsize=8)
     figure.axes[0].set_ylabel(f"reward, mean of {WINDOW} steps")
     figure.suptitle("Reward over time; reward by step is put in (assumed)", size=10)
-    return _png(figure)
+    return canvas.encode(figure, "png")
 
 
 def _curve(runs: Sequence[RewardRun]) -> tuple[list[float], list[float]]:
@@ -75,8 +72,7 @@ def _about(measure: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _bars_of(series: Mapping[str, Sequence[Outcome]], seeds: int) -> tuple[Figure, Axes]:
     """The paper's bars, and one next to it of each series: the same rows by another measure."""
     rows = next(iter(series.values()))
-    figure = Figure(figsize=(max(8.0, 1.05 * len(rows)), 4.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas.figure(max(8.0, 1.05 * len(rows)), 4.2)
     axes = figure.add_subplot()
     papers = [outcome.row.paper or 0.0 for outcome in rows]
     bars = [("paper", papers, [(0.0, 0.0)] * len(rows), GREY)]
@@ -102,12 +98,6 @@ def _bars_of(series: Mapping[str, Sequence[Outcome]], seeds: int) -> tuple[Figur
     axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=len(bars), title=interval,
                 title_fontsize=8, alignment="left")  # fmt: skip
     return figure, axes
-
-
-def _png(figure: Figure) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
 
 
 def by_scenario(outcomes: Sequence[Outcome]) -> list[Outcome]:

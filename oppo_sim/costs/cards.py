@@ -5,11 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from oppo_sim.config.errors import nearest
 from oppo_sim.costs import checks
 from oppo_sim.costs.models import ModelShape
 
@@ -82,14 +82,6 @@ def card_names() -> list[str]:
 
 def model_names() -> list[str]:
     return sorted(_shelf("models"))
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """The end of an error about an unknown word: a suggestion, and what is known."""
-    by_lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.5)
-    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
-    return f"{hint}known: {', '.join(known)}"
 
 
 def _shelf(kind: str) -> dict[str, Traversable]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from oppo_sim.config.errors import short
 from oppo_sim.costs.models import ModelShape
 
 # model_type, and whether queries, keys and values have a bias where the file does not say
@@ -56,7 +57,7 @@ def _architecture(owner: str, config: Mapping[str, Any]) -> str:
     for key in EXPERTS:
         if config.get(key):
             raise ValueError(
-                f"{owner}: {key} = {_short(config[key])}: a mixture of experts, which no cost "
+                f"{owner}: {key} = {short(config[key])}: a mixture of experts, which no cost "
                 "model knows; missing are the experts read per batch and their routing. Name a "
                 "dense model"
             )
@@ -65,7 +66,7 @@ def _architecture(owner: str, config: Mapping[str, Any]) -> str:
         raise ValueError(f"{owner}: config.json has no model_type; add it: one of {_known()}")
     if not isinstance(kind, str) or kind not in BIASED:
         raise ValueError(
-            f"{owner}: model_type {_short(kind)} is not known: its layers are missing here. Known "
+            f"{owner}: model_type {short(kind)} is not known: its layers are missing here. Known "
             f"are {_known()}; if its layers are as theirs, write one of those as model_type"
         )
     return kind
@@ -78,19 +79,12 @@ def _known() -> str:
 def _count(owner: str, config: Mapping[str, Any], key: str) -> int:
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
-            f"{owner}: {key} is {_short(value)}; it must be a whole number, at least 1"
-        )
+        raise ValueError(f"{owner}: {key} is {short(value)}; it must be a whole number, at least 1")
     return value
 
 
 def _truth(owner: str, config: Mapping[str, Any], key: str, default: bool) -> bool:
     value = config.get(key, default)
     if not isinstance(value, bool):
-        raise ValueError(f"{owner}: {key} is {_short(value)}; it must be true or false")
+        raise ValueError(f"{owner}: {key} is {short(value)}; it must be true or false")
     return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -22,8 +22,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from oppo_sim.config.errors import nearest, short
 from oppo_sim.costs import checks
-from oppo_sim.costs.cards import nearest
 from oppo_sim.costs.own import is_path, read_text
 
 TASKS = ("decode", "prefill", "score", "train", "sync", "handoff")
@@ -115,7 +115,7 @@ def parse_measurements(name: str, text: str) -> Measurements:
     columns = _cells(*numbered[0])
     if sorted(columns) != sorted(COLUMNS):
         raise ValueError(
-            f"line {numbered[0][0]}: columns {_short(','.join(columns))}; they must be "
+            f"line {numbered[0][0]}: columns {short(','.join(columns))}; they must be "
             f"{','.join(COLUMNS)}"
         )
     rows = tuple(_row(n, columns, _cells(n, line)) for n, line in numbered[1:])
@@ -134,7 +134,7 @@ def _provenance(header: str) -> dict[str, str]:
             raise ValueError(f"{key} is missing: say it in a comment at the top, # {key} = '...'")
     for key, value in found.items():
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{key} is {_short(str(value))}; it must be a text in quotes")
+            raise ValueError(f"{key} is {short(value)}; it must be a text in quotes")
     return found
 
 
@@ -151,14 +151,14 @@ def _row(n: int, columns: list[str], cells: list[str]) -> Row:
     row = dict(zip(columns, cells, strict=True))
     task = row["task"]
     if task not in TASKS:
-        raise ValueError(f"line {n}: task is {_short(task)}; {nearest(task, list(TASKS))}")
+        raise ValueError(f"line {n}: task is {short(task)}; {nearest(task, list(TASKS))}")
     for column in _NEEDED.get(task, ("tokens",)):
         if not row[column]:
             raise ValueError(f"line {n}: {column} of {task} is missing; add it")
     batch = _whole(n, "batch", row, 1, 1)
     if task == "decode" and row["tokens"] not in ("", str(batch)):
         raise ValueError(
-            f"line {n}: tokens is {_short(row['tokens'])}; leave it out: an iteration of decode "
+            f"line {n}: tokens is {short(row['tokens'])}; leave it out: an iteration of decode "
             "makes one for each of the batch"
         )
     least = 0 if task in ("decode", "sync") else 1
@@ -174,7 +174,7 @@ def _whole(n: int, column: str, row: Mapping[str, str], least: int, missing: int
     is_whole = text.isascii() and text.isdigit() and len(text) < 19
     if not is_whole or int(text) < least:
         raise ValueError(
-            f"line {n}: {column} is {_short(text)}; it must be a whole number, at least {least}"
+            f"line {n}: {column} is {short(text)}; it must be a whole number, at least {least}"
         )
     return int(text)
 
@@ -186,10 +186,6 @@ def _seconds(n: int, text: str) -> float:
         seconds = 0.0
     if not LEAST_S <= seconds <= MOST_S:
         raise ValueError(
-            f"line {n}: seconds is {_short(text)}; it must be a number from {LEAST_S} to {MOST_S}"
+            f"line {n}: seconds is {short(text)}; it must be a number from {LEAST_S} to {MOST_S}"
         )
     return seconds
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")

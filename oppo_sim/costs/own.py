@@ -39,6 +39,14 @@ def model_at(name: str, folder: Path = Path()) -> ModelShape:
     return _named(file, lambda: shape_of(called, _json(file)))
 
 
+def kind_of(name: str) -> str:
+    """Whether a path leads to a "card" or to a "model": a TOML file of a model has its layers."""
+    file = Path(name)
+    if file.suffix.lower() != ".toml":
+        return "model"
+    return "model" if "layers" in _named(file, lambda: _toml(file)) else "card"
+
+
 def is_path(name: str) -> bool:
     return name.lower().endswith((".toml", ".json", ".csv")) or "/" in name
 
@@ -84,11 +92,3 @@ def _json(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("is not a JSON object; give a model's config.json")
     return document
-
-
-def kind_of(name: str) -> str:
-    """Whether a path leads to a "card" or to a "model": a TOML file of a model has its layers."""
-    file = Path(name)
-    if file.suffix.lower() != ".toml":
-        return "model"
-    return "model" if "layers" in _named(file, lambda: _toml(file)) else "card"

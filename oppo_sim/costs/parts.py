@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from oppo_sim.config.errors import nearest
 from oppo_sim.costs import checks
-from oppo_sim.costs.cards import nearest
 from oppo_sim.costs.models import Head, ModelShape
 
 Link = Literal["same", "nvlink", "network"]

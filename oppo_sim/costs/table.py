@@ -9,12 +9,12 @@ from typing import Self
 
 from oppo_sim.costs import checks
 from oppo_sim.costs.calls import Calls, calls
-from oppo_sim.costs.decode import DecodeSurface
 from oppo_sim.costs.interface import DecodeLaw
 from oppo_sim.costs.knots import fitted
 from oppo_sim.costs.linear import Linear
 from oppo_sim.costs.measurements import Measurements
 from oppo_sim.costs.ranges import Range
+from oppo_sim.costs.surface import DecodeSurface
 
 
 @dataclass(frozen=True, kw_only=True)

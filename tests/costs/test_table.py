@@ -18,7 +18,7 @@ from oppo_sim.costs import (
     Measurements,
     Row,
 )
-from oppo_sim.costs.decode import DecodeSurface
+from oppo_sim.costs.surface import DecodeSurface
 
 
 def table(*rows: Row) -> Measurements:
