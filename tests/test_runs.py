@@ -1,15 +1,20 @@
 """A run folder keeps what was written, refuses what does not belong, and goes on after a kill."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oppo_sim.records import Span, StepRecord
 from oppo_sim.runs import Header, RunError, RunWriter, claim_folder, each_step, read_run
@@ -107,6 +112,32 @@ def test_reading_what_is_not_a_run(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("steps", "many", 'steps is "many": must be a whole number'),
+        ("steps", 3.0, "steps is 3.0: must be a whole number"),
+        ("steps", True, "steps is true: must be a whole number"),
+        ("seed", None, "seed is null: must be a whole number"),
+        ("spans", 1, "spans is 1: must be true or false"),
+        ("role", [], "role is []: must be a text"),
+        ("scenario", "tiny", 'scenario is "tiny": must be an object'),
+        ("schedule", [1], "schedule is [1]: must be an object"),
+    ],
+)
+def test_a_header_of_other_types_is_refused_by_its_field(
+    tmp_path: Path, field: str, value: object, said: str
+) -> None:
+    write(tmp_path)
+    header = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**header, field: value}))
+    before = contents(tmp_path)
+    for use in (read_run, lambda path: write(path, resume=True)):
+        with pytest.raises(RunError, match=re.escape(f"{tmp_path}/run.json: {said}")):
+            use(tmp_path)
+    assert contents(tmp_path) == before
+
+
 def test_reading_another_schema(tmp_path: Path) -> None:
     write(tmp_path)
     header = json.loads((tmp_path / "run.json").read_text())
@@ -124,6 +155,17 @@ def test_reading_another_schema(tmp_path: Path) -> None:
         (lambda text: b"17\n" + text, r"steps\.jsonl:1: damaged"),
         (lambda text: b"\xff\xfe\n" + text, r"steps\.jsonl:1: damaged"),
         (lambda text: text.split(b"\n", 1)[1], r"steps\.jsonl:1: step 1 where step 0 belongs"),
+        (lambda text: b"[" * 100_000 + b"\n" + text, r"steps\.jsonl:1: damaged \(nested too"),
+        (lambda text: text.replace(b"20.0", b"NaN", 1), r"steps\.jsonl:\d: damaged \(NaN is no"),
+        (lambda text: text.replace(b"20.0", b"1e999", 1), r"_s is Infinity: must be a number"),
+        (lambda text: text.replace(b"20.0", b"9" * 400, 1), r"_s is 99.*: must be a number"),
+        (lambda text: text.replace(b'"admitted":', b'"admitted":-.5', 1), r"damaged"),
+        (
+            lambda text: text.replace(b'"trained":[', b'"trained":["1",', 1),
+            r"a list of whole",
+        ),
+        (lambda text: text.replace(b'"trained":[', b'"trained":[9,', 1), r"lists of one length"),
+        (lambda text: text.replace(b'"end_s":10.0', b'"end_s":1.0', 1), r"are not in order"),
     ],
 )
 def test_a_damaged_file_is_named_with_its_line(
@@ -156,6 +198,63 @@ def test_what_a_killed_writer_left_behind_does_not_count(tmp_path: Path) -> None
     claim_folder(tmp_path, resume=False)
     write(tmp_path)
     assert sorted(contents(tmp_path)) == ["run.json", "spans.jsonl", "steps.jsonl"]
+
+
+JUNK = [None, True, -1, 0.5, 1e308, 10**30, 10**400, float("nan"), float("inf"), "", "x", [], {}]
+JUNK += [[1], [[1, 2]], {"a": 1}, "\ud800"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something is in a JSON value."""
+    yield path
+    if isinstance(value, dict | list):
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        for key in keys:
+            yield from places(value[key], (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], junk: Any) -> Any:
+    if not path:
+        return junk
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], junk)
+    return copy
+
+
+@st.composite
+def damaged(draw: st.DrawFn, text: bytes, has_lines: bool) -> bytes:
+    """A file cut off, with another byte, without a line, or with another value somewhere."""
+    at = draw(st.integers(0, len(text) - 1))
+    lines = text.splitlines(keepends=True) if has_lines else [text]
+    line = draw(st.integers(0, len(lines) - 1))
+    match draw(st.sampled_from(["cut", "byte", "line", "value", "value", "value"])):
+        case "cut":
+            return text[:at]
+        case "byte":
+            return text[:at] + bytes([draw(st.integers(0, 255))]) + text[at + 1 :]
+        case "line":
+            return b"".join(lines[:line] + lines[line + 1 :])
+    row = json.loads(lines[line])
+    path = draw(st.sampled_from(list(places(row))))
+    row = replaced(row, path, draw(st.sampled_from(JUNK)))
+    return b"".join([*lines[:line], json.dumps(row).encode() + b"\n", *lines[line + 1 :]])
+
+
+@given(st.data())
+def test_whatever_the_damage_it_is_read_or_refused_in_a_line(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        write(Path(folder))
+        name = data.draw(st.sampled_from(["run.json", "steps.jsonl", "spans.jsonl"]))
+        file = Path(folder) / name
+        file.write_bytes(data.draw(damaged(file.read_bytes(), name != "run.json")))
+        for use in (read_run, lambda path: write(Path(path), resume=True)):
+            said = ""
+            try:
+                use(folder)
+            except RunError as error:
+                said = str(error)
+            assert "\n" not in said
+            assert not said or folder in said
 
 
 # going on

@@ -3,20 +3,21 @@
 run.json      schema, role of the numbers, scenario, schedule, seed, steps; no time, no path
 steps.jsonl   one StepRecord a line: pandas.read_json(path, lines=True)
 spans.jsonl   one Span a line, only where they were asked for
+updates.jsonl what each update says of its loss, KL and the like; only of a real machine
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord, span_from_row, step_from_row
+from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord
+from oppo_sim.runs.rows import from_json, kinds_of, refuse_other_kinds, span_of, step_of
 
-RUN, STEPS, SPANS = "run.json", "steps.jsonl", "spans.jsonl"
+RUN, STEPS, SPANS, UPDATES = "run.json", "steps.jsonl", "spans.jsonl", "updates.jsonl"
 Row = TypeVar("Row")
 
 
@@ -63,9 +64,13 @@ def read_header(path: str | Path) -> Header:
     if not (folder / RUN).is_file():
         raise RunError(f"{folder}: not a run folder, it has no {RUN}")
     try:
-        row = json.loads((folder / RUN).read_bytes())
+        row = from_json((folder / RUN).read_bytes())
         schema = row.pop("schema")
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise RunError(f"cannot read {folder / RUN}: {error.strerror}") from None
+    except KeyError:
+        raise RunError(f"{folder / RUN}: not the header of a run: it has no schema") from None
+    except ValueError as error:
         raise RunError(f"{folder / RUN}: not the header of a run ({error})") from None
     if schema != SCHEMA_VERSION:
         raise RunError(
@@ -75,13 +80,17 @@ def read_header(path: str | Path) -> Header:
     odd = sorted(set(row) ^ {field.name for field in fields(Header)})
     if odd:
         raise RunError(f"{folder / RUN}: missing or unknown: {', '.join(odd)}")
+    try:
+        refuse_other_kinds(row, kinds_of(Header))
+    except ValueError as error:
+        raise RunError(f"{folder / RUN}: {error}; simulate again into another folder") from None
     return Header(**row)
 
 
 def each_step(path: str | Path) -> Iterator[StepRecord]:
     """The steps of a run, one at a time."""
     file = Path(path) / STEPS
-    for line, record in enumerate(_each(file, step_from_row)):
+    for line, record in enumerate(_each(file, step_of)):
         if record.step != line:
             raise RunError(f"{file}:{line + 1}: step {record.step} where step {line} belongs")
         yield record
@@ -89,7 +98,7 @@ def each_step(path: str | Path) -> Iterator[StepRecord]:
 
 def each_span(path: str | Path) -> Iterator[Span]:
     """The spans of a run, one at a time, in the order in which they ended."""
-    yield from _each(Path(path) / SPANS, span_from_row)
+    yield from _each(Path(path) / SPANS, span_of)
 
 
 def claim_folder(path: str | Path, *, resume: bool) -> Path:
@@ -123,7 +132,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
         raise RunError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _each(file: Path, of_row: Callable[[Mapping[str, Any]], Row]) -> Iterator[Row]:
+def _each(file: Path, row_of: Callable[[bytes], Row]) -> Iterator[Row]:
     try:
         lines = file.open("rb")
     except FileNotFoundError:
@@ -138,6 +147,6 @@ def _each(file: Path, of_row: Callable[[Mapping[str, Any]], Row]) -> Iterator[Ro
                     "run it again with --resume, or delete this line"
                 )
             try:
-                yield of_row(json.loads(line))
-            except (ValueError, TypeError) as error:
+                yield row_of(line)
+            except ValueError as error:
                 raise RunError(f"{file}:{number}: damaged ({error}); simulate again") from None
