@@ -6,6 +6,8 @@ flat that wrong masks and positions would pass.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -72,3 +74,13 @@ def tokenizer(vocab: int = VOCAB) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
     )
+
+
+def nudged(model: torch.nn.Module, by: float = 0.01, seed: int = 9) -> torch.nn.Module:
+    """A copy with noise on every weight, as after some updates."""
+    generator = torch.Generator().manual_seed(seed)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight += by * torch.randn(weight.shape, generator=generator).to(weight.dtype)
+    return other
