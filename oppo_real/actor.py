@@ -7,13 +7,25 @@ token of every running rollout, a half of a Sync - and says what there is to say
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from oppo_real.decoding import ContinuousBatch
-from oppo_real.messages import NOTHING, Clock, Go, Join, News, Stop, Swap, Task, Weights
-from oppo_real.store import Tokens
+from oppo_real.messages import (
+    NOTHING,
+    Cache,
+    Clock,
+    Go,
+    Join,
+    News,
+    Save,
+    Stop,
+    Swap,
+    Task,
+    Weights,
+)
+from oppo_real.store import Row, Tokens
 from oppo_sim.engine.contract import (
     Command,
     Counts,
@@ -62,6 +74,14 @@ class ActorLane:
     def close(self) -> None:
         """Nothing outlives the batch."""
 
+    def adopt(self, version: int, rows: Mapping[int, Row], kept: Mapping[int, Cache]) -> None:
+        """Before the first step of a run that goes on: the weights' version, and kept caches."""
+        self.version = version
+        for rollout, cache in kept.items():
+            row = rows[rollout]
+            self._batch.load(rollout, row.prompt, row.ids, dict(cache))
+            self._kept[rollout] = len(row.prompt) + len(row.ids)
+
     def step(self) -> News | None:
         if self._stopped:
             return self._stand()
@@ -88,6 +108,9 @@ class ActorLane:
                     del self._inbox[place]
                     self._stopped = False
                     return NOTHING
+                case Save():
+                    del self._inbox[place]
+                    return News(kept={rollout: self._batch.save(rollout) for rollout in self._kept})
         return None
 
     def _boundary(self, at_s: float) -> News:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from oppo_real.hosts import Broken, Host
-from oppo_real.messages import Go, Join, Learn, News, Read, Stop, Swap, Weights
+from oppo_real.messages import Cache, Go, Join, Learn, News, Read, Save, Stop, Swap, Weights
 from oppo_real.store import Store
 from oppo_sim.engine.contract import (
     Command,
@@ -62,6 +63,7 @@ class TorchBackend:
         self._working: list[Score | Train] = []
         self._sync: _Syncing | None = None
         self._standing: tuple[str, ...] = ()  # lanes that a finished Sync still holds
+        self._early: deque[tuple[str, News | Broken]] = deque()  # taken, not read yet
         self._weights: Weights | None = None  # of the latest update; None: shared with the actors
 
     def __enter__(self) -> Self:
@@ -83,6 +85,19 @@ class TorchBackend:
         """Scores that were asked for and have not been answered."""
         asked = (*self._working, *self._waiting)
         return tuple([command for command in asked if isinstance(command, Score)])
+
+    def kept(self) -> dict[str, Mapping[int, Cache]]:
+        """Between two steps: the caches of paused rollouts, by lane."""
+        kept: dict[str, Mapping[int, Cache]] = {}
+        for lane in self._standing:
+            self._host.give(lane, Save())
+        while len(kept) < len(self._standing):
+            lane, news = self._host.take()
+            if isinstance(news, Broken) or news.kept is None:
+                self._early.append((lane, news))
+            else:
+                kept[lane] = news.kept
+        return kept
 
     def submit(self, *commands: Command) -> None:
         for command in commands:
@@ -112,7 +127,7 @@ class TorchBackend:
         self._standing = ()
         self._host.answered()
         while True:
-            lane, news = self._host.take()
+            lane, news = self._early.popleft() if self._early else self._host.take()
             events = self._broken(lane, news) if isinstance(news, Broken) else self._read(news)
             if events:
                 return events

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from oppo_real.batch import Batch
 from oppo_real.messages import NOTHING, Clock, Learn, News, Read, Task, Weights
-from oppo_real.scoring import Scorer
+from oppo_real.scoring import Scored, Scorer
 from oppo_sim.engine.contract import Command, Done, Drop, Score, Train
 
 
@@ -48,9 +48,16 @@ class ScorerLane:
                 rewards = [(s.rollout, s.reward) for s in scored if s.reward is not None]
                 done = Done(self._clock(), self._lane, command, start_s, tuple(rewards))
                 self._command = None
-                return News(events=(done,), scored=tuple(scored))
+                return News(events=(done,), scored=tuple([_plain(s) for s in scored]))
             case other:
                 raise TypeError(f"a scorer lane cannot do {type(other).__name__}")
+
+
+def _plain(scored: Scored) -> Scored:
+    """Lists for tensors: they may go through a pipe, and tensors would do so as shared memory."""
+    along = (scored.reference, scored.values)
+    reference, values = (None if t is None else tuple(map(float, t)) for t in along)
+    return scored._replace(reference=reference, values=values)
 
 
 class Learner(Protocol):

@@ -23,6 +23,7 @@ from oppo_sim.engine.contract import (
 
 Clock = Callable[[], float]  # seconds since the run began
 Weights = Mapping[str, Any]
+Cache = Mapping[str, Any]  # of one rollout: tensors by name
 
 
 class Join(NamedTuple):
@@ -49,6 +50,10 @@ class Go(NamedTuple):
     """The end of a Sync: all lanes have their weights."""
 
 
+class Save(NamedTuple):
+    """Between two steps: what an actor lane keeps of paused rollouts."""
+
+
 class Read(NamedTuple):
     command: Score
     chunks: tuple[ScoreChunk, ...]
@@ -59,7 +64,7 @@ class Learn(NamedTuple):
     batch: Batch
 
 
-Task = Join | Pause | Stop | Swap | Go | Read | Learn | Drop
+Task = Join | Pause | Stop | Swap | Go | Save | Read | Learn | Drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class News:
     at_s: float = 0.0
     counts: Counts = ()  # of its running rollouts, when it stopped
     kv_peak_tokens: int = 0  # since the last Sync
+    kept: Mapping[int, Cache] | None = None  # the answer to a Save
 
 
 NOTHING = News()  # something was done; there is nothing to say of it

@@ -32,12 +32,15 @@ class ScoreChunk(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """`reference` and `values`: [end - start] on the CPU, float32 (float64 of such models)."""
+    """`reference` and `values`: [end - start] on the CPU, float32 (float64 of such models).
+
+    Where they go on to another lane they are plain numbers.
+    """
 
     rollout: int
     reward: float | None  # of a last chunk
-    reference: Tensor | None = None  # log-probabilities of the tokens
-    values: Tensor | None = None  # of the states before the tokens
+    reference: Tensor | Sequence[float] | None = None  # log-probabilities of the tokens
+    values: Tensor | Sequence[float] | None = None  # of the states before the tokens
 
 
 class RuleReward:

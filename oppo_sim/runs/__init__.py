@@ -11,12 +11,14 @@ from oppo_sim.runs.folder import (
     read_run,
     write_whole,
 )
+from oppo_sim.runs.journal import RunJournal
 from oppo_sim.runs.writer import RunWriter
 
 __all__ = [
     "Header",
     "Run",
     "RunError",
+    "RunJournal",
     "RunWriter",
     "claim_folder",
     "each_span",

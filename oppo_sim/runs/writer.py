@@ -40,7 +40,7 @@ class RunWriter:
         self._announced = False
         if any(self.folder.glob("[!.]*")):
             there = read_header(self.folder)
-            _refuse_other(self.folder, there, header)
+            refuse_other(self.folder, there, header)
             self._announced = there.steps == header.steps
         self._verify_next()
 
@@ -153,7 +153,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _refuse_other(folder: Path, there: Header, here: Header) -> None:
+def refuse_other(folder: Path, there: Header, here: Header) -> None:
     """A run goes on only as what it was begun as."""
     if there.steps > here.steps:
         raise RunError(
