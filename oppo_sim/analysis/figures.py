@@ -79,7 +79,7 @@ def _bars_of(series: Mapping[str, Sequence[Outcome]], seeds: int) -> tuple[Figur
     for (label, own), colour in zip(series.items(), (BLUE, VERMILION), strict=False):
         means = [outcome.simulated.mean for outcome in own if outcome.simulated]
         bars.append((label, means, [_reach(outcome) for outcome in own], colour))
-    width = 0.76 / len(bars)
+    width, top = 0.76 / len(bars), 1.15 * max(value for _, values, *_ in bars for value in values)
     for place, (label, values, reach, colour) in enumerate(bars):
         x = [at + width * (place - (len(bars) - 1) / 2) for at in range(len(rows))]
         axes.bar(x, values, width, color=colour, label=label)
@@ -88,15 +88,16 @@ def _bars_of(series: Mapping[str, Sequence[Outcome]], seeds: int) -> tuple[Figur
             axes.errorbar(x, values, below_above, fmt="none", capsize=3, ecolor="black")
         for at, value, (_, above) in zip(x, values, reach, strict=True):
             axes.annotate(
-                f"{value:.2f}", (at, value + above), (0, 4), textcoords="offset points",
-                ha="center", size=8 if len(bars) == 2 else 6.5,
+                f"{value:.2f}", (at, min(value + above, 0.94 * top)), (0, 4), ha="center",
+                textcoords="offset points", size=8 if len(bars) == 2 else 6.5,
             )  # fmt: skip
     axes.set_xticks(list(range(len(rows))), [_label(outcome) for outcome in rows], size=7)
-    axes.set_ylim(0, 1.3 * max(value for _, values, *_ in bars for value in values))
+    axes.set_ylim(0, top)
     axes.spines[["top", "right"]].set_visible(False)
-    interval = f"95 % intervals over {count(seeds, 'seed')}"
-    axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=len(bars), title=interval,
-                title_fontsize=8, alignment="left")  # fmt: skip
+    figure.legend(
+        loc="outside lower center", ncols=len(bars), frameon=False, fontsize=8, title_fontsize=8,
+        title=f"with 95 % intervals over {count(seeds, 'seed')}",
+    )  # fmt: skip
     return figure, axes
 
 
