@@ -8,7 +8,7 @@ is handed to transformers' layers in place of its own, which grows by concatenat
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ def _cache_name(backbone: nn.Module) -> str:
 
 
 class SlotCache:
-    """[slots, tokens, heads, head_dim] of keys and of values for every layer of one backbone.
+    """[slots, heads, tokens, head_dim] of keys and of values for every layer of one backbone.
 
     `fresh`, `extend` and `step` are its three forwards; each returns the last hidden states
     [n, T, H]. They differ in what the queries read: the tokens of the same forward; gathered slots;
@@ -41,7 +41,8 @@ class SlotCache:
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self.slots, self.tokens = 0, 0
-        self._places = torch.empty(0)  # of the tokens of this forward, as slot * tokens + token
+        self._places: tuple[Tensor, Tensor]  # slots [n] and tokens [n, T] that this forward writes
+        self._flat: dict[int, Tensor] = {}  # the same for a number of heads, as indices of vectors
         self._reads: Tensor | int | None = None  # gathered slots, the first n slots, the new tokens
         self._width = 0
 
@@ -65,7 +66,7 @@ class SlotCache:
         return self._forward(ids, slots, positions, longest)
 
     def _forward(self, ids: Tensor, slots: Tensor, positions: Tensor, width: int | None) -> Tensor:
-        self._places = (slots[:, None] * self.tokens + positions).flatten()
+        self._places, self._flat = (slots, positions), {}
         mask = None
         if width is not None:
             self._width = min(-(-width // WIDTH) * WIDTH, self.tokens)
@@ -99,13 +100,17 @@ class SlotCache:
         return self._put(self._keys[layer], keys), self._put(self._values[layer], values)
 
     def _put(self, store: Tensor, new: Tensor) -> Tensor:
-        rows = new.transpose(1, 2).reshape(-1, *store.shape[2:])
-        store.view(-1, *store.shape[2:]).index_copy_(0, self._places, rows)
+        heads, dim = new.shape[1], new.shape[3]
+        if heads not in self._flat:
+            slots, positions = self._places
+            rows = slots[:, None] * heads + torch.arange(heads, device=slots.device)
+            places = rows[:, :, None] * self.tokens + positions[:, None]
+            self._flat[heads] = places.flatten()
+        store.view(-1, dim).index_copy_(0, self._flat[heads], new.reshape(-1, dim))
         if self._reads is None:
             return new
-        seen = store[:, : self._width]
-        seen = seen[: self._reads] if isinstance(self._reads, int) else seen[self._reads]
-        return seen.transpose(1, 2)
+        seen = store[:, :, : self._width]
+        return seen[: self._reads] if isinstance(self._reads, int) else seen[self._reads]
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         """Asked for only without a mask: `fresh`, where queries see what they bring."""
@@ -130,8 +135,9 @@ class SlotCache:
             self.tokens = -(-max(tokens, 2 * old_tokens) // 64) * 64
         for stores in (self._keys, self._values):
             for layer, store in enumerate(stores):
-                grown = store.new_zeros(self.slots, self.tokens, *store.shape[2:])
-                grown[:old_slots, :old_tokens] = store
+                heads, dim = store.shape[1], store.shape[3]
+                grown = store.new_zeros(self.slots, heads, self.tokens, dim)
+                grown[:old_slots, :, :old_tokens] = store
                 stores[layer] = grown
 
     def _allocate(
@@ -139,31 +145,34 @@ class SlotCache:
     ) -> None:
         for stores in (self._keys, self._values):
             # zeros: what is hidden has weight 0, and 0 times a nan would still be one
-            shape = (self.slots, self.tokens, heads, dim)
+            shape = (self.slots, heads, self.tokens, dim)
             stores.append(torch.zeros(shape, dtype=dtype, device=device))
 
     def move(self, source: int, target: int, tokens: int) -> None:
         """Copy a row of that length to another slot."""
         for store in (*self._keys, *self._values):
-            store[target, :tokens] = store[source, :tokens]
+            store[target, :, :tokens] = store[source, :, :tokens]
 
     def read(self, slot: int, tokens: int) -> Tensor:
-        """A copy of a row: [layers, 2, tokens, heads, head_dim]."""
+        """A copy of a row: [layers, 2, heads, tokens, head_dim]."""
         if not self._keys:  # nothing but prompts of a single token so far
-            return torch.empty(0, 2, tokens, 0, 0)
-        pairs = zip(self._keys, self._values, strict=True)
-        return torch.stack([torch.stack((k[slot, :tokens], v[slot, :tokens])) for k, v in pairs])
+            return torch.empty(0, 2, 0, tokens, 0)
+        stores = (store[slot, :, :tokens] for pair in self._pairs() for store in pair)
+        return torch.stack(list(stores)).unflatten(0, (-1, 2))
 
     def write(self, slot: int, row: Tensor) -> None:
         """Put a row that was read before, possibly by another process, into a slot."""
-        tokens, heads, dim = row.shape[2:]
+        heads, tokens, dim = row.shape[2:]
         self.reserve(slot + 1, tokens)
         for layer, (keys, values) in enumerate(row):
             if layer == len(self._keys):
                 device = next(self._backbone.parameters()).device
                 self._allocate(heads, dim, row.dtype, device)
-            self._keys[layer][slot, :tokens] = keys
-            self._values[layer][slot, :tokens] = values
+            self._keys[layer][slot, :, :tokens] = keys
+            self._values[layer][slot, :, :tokens] = values
+
+    def _pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(self._keys, self._values, strict=True)
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

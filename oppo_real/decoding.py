@@ -268,9 +268,9 @@ class ContinuousBatch:
         self._check(rollout, prompt, response, cap)
         row = _Row(rollout, [*prompt, *response], len(prompt), cap, is_cached=True)
         cached = saved["kv"]
-        if cached.shape[2] != len(row.context) - 1:
+        if cached.shape[3] != len(row.context) - 1:
             raise ValueError(
-                f"rollout {rollout}: a cache of {cached.shape[2]} tokens for a context of "
+                f"rollout {rollout}: a cache of {cached.shape[3]} tokens for a context of "
                 f"{len(row.context)}; one token is always pending"
             )
         self._kept[rollout] = row, cached.to(self._device)

@@ -14,6 +14,7 @@ from torch import Tensor
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 TEMPERATURE_FLOOR = 1e-7  # TRL divides logits by temperature + 1e-7
+_BLOCK = 128
 _BITS = 52  # one fewer than a float64 holds: u * total never rounds up to the total
 
 
@@ -52,11 +53,28 @@ def sample(logits: Tensor, u: Tensor, temperature: float) -> tuple[Tensor, Tenso
     """Tokens int64[n] and their log-probabilities [n]: `logits` [n, V] inverted at u [n].
 
     Not Gumbel's trick, which needs a random number for each entry of the vocabulary. Sums run in
-    float64, so that a rounding of 1e-7 in the logits moves a token once in about 1e7.
+    float64, so that a rounding of 1e-7 in the logits moves a token once in about 1e7; over blocks
+    first and inside the chosen block then, since a long float64 cumsum is slow on CPUs.
     """
     logprobs = torch.log_softmax(scaled(logits, temperature), dim=-1)
-    cumulative = logprobs.exp().cumsum(-1, dtype=torch.float64)
-    targets = u[:, None] * cumulative[:, -1:]
-    tokens = torch.searchsorted(cumulative, targets, right=True)
-    tokens.clamp_(max=logits.shape[-1] - 1)  # logits that are not finite: the caller sees the nan
-    return tokens[:, 0], logprobs.gather(-1, tokens)[:, 0]
+    blocks = _in_blocks(logprobs.exp())
+    masses = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    targets = u[:, None] * masses[:, -1:]
+    chosen = torch.searchsorted(masses, targets, right=True)
+    chosen.clamp_(max=masses.shape[1] - 1)  # logits that are not finite: the caller sees the nan
+    block = blocks.take_along_dim(chosen[:, :, None], 1)[:, 0]
+    inside = block.cumsum(-1, dtype=torch.float64)
+    # relative to the block; its two sums may differ in their last bits
+    before = masses.take_along_dim((chosen - 1).clamp_(min=0), 1) * (chosen > 0)
+    targets = torch.minimum(targets - before, inside[:, -1:].nextafter(targets.new_zeros(())))
+    tokens = chosen * _BLOCK + torch.searchsorted(inside, targets, right=True)
+    tokens.clamp_(max=logits.shape[-1] - 1)
+    return tokens[:, 0], logprobs.take_along_dim(tokens, 1)[:, 0]
+
+
+def _in_blocks(probabilities: Tensor) -> Tensor:
+    """[n, blocks, 128], with zeros behind the vocabulary's end."""
+    lacking = -probabilities.shape[-1] % _BLOCK
+    if lacking:
+        probabilities = torch.nn.functional.pad(probabilities, (0, lacking))
+    return probabilities.unflatten(-1, (-1, _BLOCK))
