@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from oppo_sim.config.bounds import MOST_TOKENS
 from oppo_sim.workload.effects import Drift
 from oppo_sim.workload.moments import ByKey, drift_between, share_between
 from oppo_sim.workload.samples import Sample
@@ -19,7 +20,7 @@ from oppo_sim.workload.samples import Sample
 COLUMNS = ("response_tokens", "prompt_tokens", "prompt_id", "step")
 CHUNK_ROWS = 1 << 18
 CHUNK_BYTES = 1 << 23
-MOST = 2**53  # tokens; beyond, floats are not whole numbers any more
+MOST = 2**53  # beyond, floats are not whole numbers any more
 TELLS_BYTES = Callable[[int, int], None]
 
 
@@ -68,19 +69,22 @@ def chunks(
         raise ValueError(f"{path} is not UTF-8 text; save it as UTF-8") from error
 
 
-def whole_numbers(path: Path, chunk: pd.DataFrame, column: str, least: int) -> np.ndarray:
+def whole_numbers(
+    path: Path, chunk: pd.DataFrame, column: str, least: int, most: int = MOST_TOKENS
+) -> np.ndarray:
     """A column as whole numbers; ValueError names the first row that has none."""
     cells = chunk[column]
     if pd.api.types.is_integer_dtype(cells) and not cells.isna().any():
         numbers = cells.to_numpy(dtype=np.float64)
     else:
         numbers = np.array([_number(cell) for cell in cells.tolist()])
-    good = (numbers >= least) & (numbers <= MOST) & (numbers == np.floor(numbers))
+    good = (numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers))
     if not good.all():
         place = int(np.flatnonzero(~good)[0])
         cell = str(cells.iloc[place])
+        allowed = f"at most {most:,}" if numbers[place] > most else f">= {least}"
         raise ValueError(
-            f"{path}, row {chunk.index[place] + 1}: {column} must be a whole number >= {least}, "
+            f"{path}, row {chunk.index[place] + 1}: {column} must be a whole number {allowed}, "
             f"not {cell[:40]!r}; correct the value or drop the row"
         )
     return numbers.astype(np.int64)
@@ -92,7 +96,9 @@ def _number(cell: object) -> float:
         return np.nan
     try:
         return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:  # a whole number that no float can hold
+        return np.inf
+    except (TypeError, ValueError):
         return np.nan
 
 
@@ -226,7 +232,7 @@ class _Tally:
         if "prompt_id" in chunk:
             self._by_prompt.add(_hashes(chunk["prompt_id"]), logs)
         if "step" in chunk:
-            self._by_step.add(whole_numbers(self._path, chunk, "step", 0), logs)
+            self._by_step.add(whole_numbers(self._path, chunk, "step", 0, MOST), logs)
 
     def result(self) -> Measured:
         if not self._rows:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from oppo_sim.config.bounds import MOST_TOKENS
 from oppo_sim.workload.lengths import Replay
 
 Row = tuple[int, dict[str, object]]  # line of the file, its cells
@@ -44,11 +45,12 @@ def read_lengths(path: Path | str, cap_tokens: int | None = None) -> Replay:
 
 def _rows(path: Path) -> Iterator[Row]:
     readers = {".csv": _csv_rows, ".jsonl": _jsonl_rows}
-    if path.suffix not in readers:
+    suffix = path.suffix.lower()
+    if suffix not in readers:
         raise ValueError(f"{path}: lengths are read from a .csv or a .jsonl file")
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from readers[path.suffix](path, text)
+            yield from readers[suffix](path, text)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except csv.Error as error:
@@ -71,6 +73,10 @@ def _jsonl_rows(path: Path, text: TextIO) -> Iterator[Row]:
             row = json.loads(record)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {line} is not JSON: {error.msg}") from error
+        except (ValueError, RecursionError):
+            raise ValueError(
+                f"{path}, line {line} is JSON too deep or with a number too long to read"
+            ) from None
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {line} must be an object, not {record.strip()[:40]}")
         yield line, row
@@ -82,14 +88,20 @@ def _tokens(where: str, cell: object) -> int:
         number = float(str(cell))
     except ValueError:
         number = math.nan
-    if 1 <= number < math.inf and number == math.floor(number):
+    if 1 <= number <= MOST_TOKENS and number == math.floor(number):
         return int(number)
+    shown = repr(cell) if len(repr(cell)) <= 40 else f"{repr(cell)[:37]}..."
+    if number > MOST_TOKENS:
+        raise ValueError(
+            f"{where} must be a whole number at most {MOST_TOKENS:,}, not {shown}; "
+            "correct the value or drop the row"
+        )
     remedy = (
         "even an empty response has its end token, so drop the row or count that token"
         if number < 1
         else "correct the value or drop the row"
     )
-    raise ValueError(f"{where} must be a whole number >= 1, not {cell!r}; {remedy}")
+    raise ValueError(f"{where} must be a whole number >= 1, not {shown}; {remedy}")
 
 
 def _missing(path: Path, line: int, column: str, row: dict[str, object]) -> str:

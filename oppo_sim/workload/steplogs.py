@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from oppo_sim.config.bounds import MOST_TOKENS
 from oppo_sim.workload.effects import Drift
 from oppo_sim.workload.laws import Lognormal
 from oppo_sim.workload.measured import MOST, TELLS_BYTES, chunks, quiet
@@ -146,7 +147,7 @@ def _log(path: Path, steps: dict[float, dict[str, float]]) -> StepLog | TimeLog:
         full = {
             step: row
             for step, row in sorted(steps.items())
-            if 1 <= row.get(names.mean, 0) <= row.get(names.longest, 0) <= MOST
+            if 1 <= row.get(names.mean, 0) <= row.get(names.longest, 0) <= MOST_TOKENS
         }
         if full:
             return _step_log(names, full, len(steps) - len(full))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from oppo_sim.workload import read_lengths
+from oppo_sim.workload.measured import read_measured
 
 
 def file(folder: Path, name: str, text: str) -> Path:
@@ -32,12 +33,35 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("cell", ["", "many", "nan", "inf", "2.5", "True"])
+@pytest.mark.parametrize("cell", ["", "many", "nan", "2.5", "True"])
 def test_a_value_that_is_no_length_is_named(tmp_path: Path, cell: str) -> None:
     path = file(tmp_path, "a.csv", f"id,response_tokens\n0,12\n1,{cell}\n")
     message = f"a.csv, line 3: response_tokens must be a whole number >= 1, not '{cell}'; correct"
     with pytest.raises(ValueError, match=message):
         read_lengths(path)
+
+
+@pytest.mark.parametrize("cell", ["10000001", "1e30", "inf", "9" * 400, "9" * 5000])
+@pytest.mark.parametrize("name", ["a.csv", "a.JSONL"])
+def test_a_length_beyond_every_context_is_named(tmp_path: Path, name: str, cell: str) -> None:
+    """1e30 would not fit into 64 bits; no text has as many tokens as that."""
+    text = f"response_tokens\n{cell}\n"
+    if name != "a.csv":
+        text = f'{{"response_tokens": {cell.replace("inf", "Infinity")}}}\n'
+    path = file(tmp_path, name, text)
+    for read in (read_lengths, read_measured):
+        with pytest.raises(ValueError, match=rf"{path}.*(at most 10,000,000|too long)") as caught:
+            read(path)
+        assert len(str(caught.value)) < len(str(path)) + 200
+
+
+def test_the_longest_there_may_be_and_a_suffix_in_capitals(tmp_path: Path) -> None:
+    for name in ("A.CSV", "a.Csv"):
+        path = file(tmp_path, name, "response_tokens\n10000000\n1\n")
+        assert read_lengths(path).response_tokens == (10_000_000, 1)
+        assert read_measured(path).sample.tokens.tolist() == [1, 10_000_000]
+    path = file(tmp_path, "B.JSONL", '{"response_tokens": 1e7}\n')
+    assert read_lengths(path).response_tokens == (10_000_000,)
 
 
 @pytest.mark.parametrize("cell", ["0", "-4"])
