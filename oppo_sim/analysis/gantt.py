@@ -21,12 +21,7 @@ _LOOKS = {
     "train": canvas.TRAIN,
     "sync": canvas.SYNC,
 }
-_NAMES = {
-    "decode": "decode, cut where a round ends",
-    "score": "score",
-    "train": "train",
-    "sync": "sync",
-}
+_NAMES = {"decode": "decode, cut where a round ends"}  # where the kind does not say it
 _MARKS = {"taken": "v", "scored": "D", "trained": "o"}
 _THICK = 0.76  # of a row
 _LABELS = 16  # that fit side by side
@@ -102,20 +97,13 @@ def _milestones(axes: Axes, steps: Sequence[StepRecord]) -> None:
         times_s = (record.taken_s, record.scored_s, record.train_end_s)
         for at_s, mark in zip(times_s, _MARKS.values(), strict=True):
             if steps[0].start_s <= at_s <= steps[-1].end_s:
-                axes.plot(
-                    at_s,
-                    -0.62,
-                    mark,
-                    color="black",
-                    markersize=4.5,
-                    fillstyle="none",
-                    clip_on=False,
-                )
+                axes.plot(at_s, -0.62, mark, color="black", markersize=4.5, fillstyle="none",
+                          clip_on=False)  # fmt: skip
 
 
 def _legend(axes: Axes, kinds: set[str]) -> None:
     patches = [
-        Patch(edgecolor="black", linewidth=0.4, label=_NAMES[kind], **_LOOKS[kind])
+        Patch(edgecolor="black", linewidth=0.4, label=_NAMES.get(kind, kind), **_LOOKS[kind])
         for kind in _LOOKS
         if kind in kinds
     ]

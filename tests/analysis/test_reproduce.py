@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.container import BarContainer
 
 from oppo_sim.analysis import figures
 from oppo_sim.analysis import reproduce as module
@@ -122,6 +123,20 @@ def test_error_bars_are_as_long_as_the_interval() -> None:
     skewed = replace(outcome("oppo", 2.0), simulated=Mean(2.0, 1.5, 3.0))
     assert figures._reach(skewed) == (0.5, 1.0)
     assert figures._reach(replace(skewed, simulated=Mean(2.0, None, None))) == (0, 0)
+
+
+def test_a_figure_has_the_papers_bar_and_one_of_each_measure() -> None:
+    busy = [outcome("trl", 0.5, paper=0.4), outcome("oppo", 0.8, paper=0.7)]
+    weighted = [outcome("trl", 0.3, paper=0.4), outcome("oppo", 0.6, paper=0.7)]
+    figure, axes = figures._bars_of({"busy": busy, "weighted": weighted}, 5)
+    bars = [drawn for drawn in axes.containers if isinstance(drawn, BarContainer)]
+    assert [[bar.get_height() for bar in each] for each in bars] == [
+        [0.4, 0.7],
+        [0.5, 0.8],
+        [0.3, 0.6],
+    ]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["paper", "busy", "weighted"]
 
 
 def test_the_same_seeds_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
