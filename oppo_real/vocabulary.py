@@ -1,0 +1,93 @@
+"""What token ids mean: tokenizers, the ids that stop a response, and whether two models agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from oppo_real.errors import ModelError
+
+_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+
+def load_tokenizer(source: str | Path, field: str = "real.tokenizer") -> Any | None:
+    """The tokenizer of a model's source; None where it brings none, as a config.json."""
+    path = Path(source)
+    if path.is_file() or (path.is_dir() and not any((path / name).exists() for name in _FILES)):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(str(source))
+    except Exception as error:
+        words = (str(error) or type(error).__name__).strip().splitlines()[0]
+        raise ModelError(
+            f"{field} = {str(source)!r}: no tokenizer could be loaded ({words}); give a folder "
+            'with one, or set real.tokenizer = "none" to work on token ids'
+        ) from error
+
+
+def check_same_tokens(actor: tuple[Any, Any | None], other: tuple[Any, Any | None]) -> None:
+    """Refuse a scorer that reads the actor's token ids as other tokens; (model, tokenizer) each.
+
+    Chunks are streamed as ids, in the middle of words: they cannot be tokenized again.
+    """
+    ours, theirs = actor[0].config.vocab_size, other[0].config.vocab_size
+    if theirs < ours:
+        raise ModelError(
+            f"real.reward: its vocabulary has {theirs} ids, the actor's {ours}; give a reward model"
+            " with the actor's tokenizer"
+        )
+    if actor[1] is None or other[1] is None:
+        return
+    mine, its = actor[1].get_vocab(), other[1].get_vocab()
+    if mine == its:
+        return
+    strange = {token for token, _ in mine.items() ^ its.items()}
+    token = min(strange, key=lambda token: (mine.get(token, ours), token))
+    raise ModelError(
+        f"real.reward: its tokenizer is not the actor's: {len(strange)} tokens differ, such as "
+        f"{token!r}, which is {mine.get(token, 'none')} for the actor and {its.get(token, 'none')}"
+        " for the reward model; give a reward model with the actor's tokenizer, or a function on "
+        "text"
+    )
+
+
+def stop_ids(model: Any, tokenizer: Any | None, given: Sequence[int] | None) -> tuple[int, ...]:
+    """The ids that end a response: the user's, else the model's, else the tokenizer's."""
+    generation = getattr(model, "generation_config", None)
+    found: list[int] = []
+    for ids in (
+        given,
+        getattr(generation, "eos_token_id", None),
+        model.config.eos_token_id,
+        getattr(tokenizer, "eos_token_id", None),
+    ):
+        if ids is not None and not found:
+            found = [ids] if isinstance(ids, int) else list(ids)
+    if not found:
+        raise ModelError(
+            "real.stop_token_ids: neither the actor nor its tokenizer names an end of sequence; "
+            "set it"
+        )
+    _refuse_unknown(model, "real.stop_token_ids", found)
+    return tuple(dict.fromkeys(found))
+
+
+def pad_id(model: Any, tokenizer: Any | None, given: int | None, stops: Sequence[int]) -> int:
+    """The id that fills rows. It may also be a stop id: no length is ever read off padding."""
+    of_tokenizer = getattr(tokenizer, "pad_token_id", None)
+    for pad in (given, of_tokenizer, model.config.pad_token_id):
+        if pad is not None:
+            _refuse_unknown(model, "real.pad_token_id", [pad])
+            return int(pad)
+    return stops[0]
+
+
+def _refuse_unknown(model: Any, field: str, ids: Sequence[int]) -> None:
+    size = model.config.vocab_size
+    if wrong := [token for token in ids if not 0 <= token < size]:
+        raise ModelError(
+            f"{field} = {wrong[0]}: not in the actor's vocabulary; must be below {size}"
+        )
