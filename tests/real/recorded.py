@@ -1,11 +1,14 @@
-"""A recorded batch: ragged prompts and responses with the logits they were sampled from."""
+"""Recorded batches - ragged rows, and the logits they were sampled from - and gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from oppo_real.trainer import Batch
 from tests.real.tiny import EOS, VOCAB
@@ -26,10 +29,11 @@ class Recorded:
 
     def batch(self, **changes: object) -> Batch:
         rows = range(len(self.prompts))
-        logprobs = [
-            self.logits[r].log_softmax(1)[range(len(self.responses[r])), self.responses[r]].tolist()
+        along = [
+            self.logits[r].log_softmax(1)[range(len(self.responses[r])), self.responses[r]]
             for r in rows
         ]
+        logprobs = [logprobs.float().tolist() for logprobs in along]  # as a machine records them
         given: dict[str, object] = {
             "rollouts": [10 + r for r in rows],
             "prompts": self.prompts,
@@ -43,8 +47,8 @@ class Recorded:
 
 
 def record(
-    sampler: torch.nn.Module,
-    reward: torch.nn.Module,
+    sampler: nn.Module,
+    reward: nn.Module,
     temperature: float = 1.0,
     shape: tuple[tuple[int, bool], ...] = RAGGED,
     seed: int = 0,
@@ -69,10 +73,31 @@ def record(
 
 
 @torch.no_grad()
-def _logits(model: torch.nn.Module, ids: list[int]) -> Tensor:
+def _logits(model: nn.Module, ids: list[int]) -> Tensor:
     return model(input_ids=torch.tensor([ids])).logits[0]
 
 
 @torch.no_grad()
-def _score(model: torch.nn.Module, ids: list[int]) -> float:
-    return model(input_ids=torch.tensor([ids])).logits.item()
+def _score(model: nn.Module, ids: list[int]) -> float:
+    return model(input_ids=torch.tensor([ids])).logits.float().item()
+
+
+@contextmanager
+def gradients(**models: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
+    """What each optimiser step in the while is given, by parameter's name."""
+    names = {
+        id(weight): f"{model}.{name}"
+        for model, module in models.items()
+        for name, weight in module.named_parameters()
+    }
+    steps: list[dict[str, Tensor]] = []
+
+    def take(optimiser: torch.optim.Optimizer, *_: object) -> None:
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        steps.append({names[id(w)]: w.grad.clone() for w in weights if w.grad is not None})
+
+    handle = register_optimizer_step_pre_hook(take)
+    try:
+        yield steps
+    finally:
+        handle.remove()

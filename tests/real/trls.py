@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,31 +9,9 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from tests.real.recorded import Recorded
+from tests.real.recorded import Recorded, gradients
 from tests.real.tiny import PAD, tokenizer
-
-
-@contextmanager
-def gradients(**models: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
-    """What each optimiser step in the while is given, by parameter's name."""
-    names = {
-        id(weight): f"{model}.{name}"
-        for model, module in models.items()
-        for name, weight in module.named_parameters()
-    }
-    steps: list[dict[str, Tensor]] = []
-
-    def take(optimiser: torch.optim.Optimizer, *_: object) -> None:
-        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-        steps.append({names[id(w)]: w.grad.clone() for w in weights if w.grad is not None})
-
-    handle = register_optimizer_step_pre_hook(take)
-    try:
-        yield steps
-    finally:
-        handle.remove()
 
 
 @dataclass(frozen=True)
@@ -51,9 +27,16 @@ def train(
     reward: nn.Module,
     recorded: Recorded,
     folder: Path,
+    passes: int = 2,
+    rounded: bool = False,
     **settings: object,
 ) -> Trained:
-    """One update of `PPOTrainer.train()`; only its generation is replaced by the recording."""
+    """One update of `PPOTrainer.train()`; only its generation is replaced by the recording.
+
+    `passes`: batches in the data. With 1, the batch is the last of the data: there accelerate ends
+    every gradient accumulation at once, and TRL steps after each micro-batch. `rounded`: numbers
+    that an update holds fixed are rounded to float32, as our machine's are.
+    """
     from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
 
     queries = _padded(recorded.prompts, left=True)
@@ -76,6 +59,14 @@ def train(
     with pytest.MonkeyPatch.context() as patch:
         both = torch.cat((queries, responses), 1)
         patch.setattr(ppo_trainer, "batch_generation", lambda *_: (both, logits))
+        if rounded:
+            score, read = ppo_trainer.get_reward, ppo_trainer.selective_log_softmax
+            patch.setattr(ppo_trainer, "get_reward", lambda *x: (*map(_single, score(*x)),))
+            patch.setattr(
+                ppo_trainer,
+                "selective_log_softmax",
+                lambda *x: read(*x) if torch.is_grad_enabled() else _single(read(*x)),
+            )
         trainer = PPOTrainer(
             args=PPOConfig(**(given | settings)),
             processing_class=tokenizer(),
@@ -83,14 +74,22 @@ def train(
             ref_model=reference,
             reward_model=reward,
             value_model=critic,
-            train_dataset=Dataset.from_dict({"input_ids": queries.tolist()}),
+            train_dataset=Dataset.from_dict({"input_ids": queries.tolist() * passes}),
             data_collator=lambda _: {"input_ids": queries},
         )
         told: list[dict[str, float]] = []
         patch.setattr(trainer, "log", told.append)
-        with gradients(actor=actor, critic=critic) as steps:
-            trainer.train()
+        torch.set_default_dtype(logits.dtype)  # whitening divides integers
+        try:
+            with gradients(actor=actor, critic=critic) as steps:
+                trainer.train()
+        finally:
+            torch.set_default_dtype(torch.float32)
     return Trained(steps, told[0])
+
+
+def _single(numbers: Tensor) -> Tensor:
+    return numbers.float().to(numbers.dtype)
 
 
 def _padded(rows: list[list[int]], left: bool) -> Tensor:
