@@ -24,7 +24,9 @@ def compare(
             metavar="A,B,...", help="Names or files; the others are compared with the first."
         ),
     ] = "trl,intra,inter,oppo",
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs per schedule.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Runs per schedule.")
+    ] = 5,
     steps: console.Steps = None,
     seed: console.Seed = None,
     sets: console.Sets = None,
@@ -42,11 +44,14 @@ def compare(
     """
     from oppo_sim.analysis import compare as analysis
     from oppo_sim.config import load_scenario, load_schedule
+    from oppo_sim.simulate import check
 
     console.need_out(out, resume=resume)
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = [load_schedule(name.strip(), loaded) for name in schedules.split(",") if name.strip()]
     first = loaded.seed if seed is None else seed
+    for schedule in chosen:
+        check(loaded, schedule, loaded.steps if steps is None else steps)
     if out is not None:
         _claim(out, resume)
     with console.Meter(f"comparing on {loaded.name}", "runs") as meter:

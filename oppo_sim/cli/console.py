@@ -21,6 +21,14 @@ from oppo_sim.cli.narrow import fits, stacked
 if TYPE_CHECKING:
     from oppo_sim.analysis.why import Why
 
+
+def folder(text: str) -> Path:
+    """The path that an option names."""
+    if not text:  # a path of nothing would be this folder
+        raise typer.BadParameter("it is empty: name a new or empty folder")
+    return Path(text)
+
+
 Scenario = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A shipped name, or the path of a TOML file.")
 ]
@@ -44,7 +52,9 @@ Sets = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Write to this folder, which must be new or empty."),
+    typer.Option(
+        metavar="DIR", help="Write to this folder, which must be new or empty.", parser=folder
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with what --out already holds.")]
 AsJson = Annotated[

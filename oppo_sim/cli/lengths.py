@@ -18,10 +18,15 @@ app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
 )
-Batch = Annotated[int, typer.Option(min=1, metavar="B", help="Responses per step.")]
+Batch = Annotated[int, typer.Option(min=1, max=100_000, metavar="B", help="Responses per step.")]
 Cap = Annotated[
     int | None,
-    typer.Option(min=2, metavar="N", help="Where responses were cut; those as long count as such."),
+    typer.Option(
+        min=2,
+        max=10_000_000,
+        metavar="N",
+        help="Where responses were cut; those as long count as such.",
+    ),
 ]
 FIGURE, DOCUMENT, LENGTHS = "fit.png", "fit.json", "lengths.csv"
 

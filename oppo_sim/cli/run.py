@@ -47,7 +47,7 @@ def run(
 
     console.need_out(out, spans=spans, resume=resume)
     loaded = load_scenario(scenario, console.overrides(sets))
-    chosen = load_schedule(schedule, loaded) if schedule else loaded.schedule()
+    chosen = loaded.schedule() if schedule is None else load_schedule(schedule, loaded)
     header = Header(
         scenario=loaded.document(),
         schedule=schedule_document(chosen),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.config.bounds import MOST_COUNT, MOST_IN_FLIGHT
+from oppo_sim.config.errors import short
 from oppo_sim.policies import Schedule
 from oppo_sim.simulate.memory import check_memory
 from oppo_sim.simulate.pricing import costs
@@ -17,7 +18,7 @@ def check(scenario: Scenario, schedule: Schedule, steps: int) -> None:
     """ConfigError unless the scenario has the costs, the memory and the lengths for that."""
     if not 1 <= steps <= MOST_COUNT:
         bound = "at least 1" if steps < 1 else f"at most {MOST_COUNT:,}"
-        raise ConfigError(f"{scenario.file}: steps = {steps}: must be {bound}")
+        raise ConfigError(f"{scenario.file}: steps = {short(steps)}: must be {bound}")
     _check_in_flight(scenario, schedule)
     load = workload(scenario)
     most = limits(scenario, load)

@@ -91,6 +91,64 @@ def test_a_schedule_may_come_from_a_file(oppo: Oppo, tmp_path: Path) -> None:
     assert document["metrics"]["chunk_tokens"] == {"10": 6}
 
 
+CANNOT = [
+    ("costs.decode_token_s=0", "decoding a token takes 0 s"),
+    ("costs.decode_token_s=1e308", "costs.decode_token_s = 1e+308: must be at most"),
+    ("cluster.card=H20", "cluster.card: unknown hardware card 'H20'"),
+    ("costs={model='roofline'}", "needs cluster.card"),
+    ("costs={model='table',file='none.csv'}", "costs.file: none.csv: cannot be read"),
+    ("workload.lengths=none.csv", "workload.lengths: none.csv cannot be read"),
+    ("workload.lengths={replay=[3,4]}", "holds 2 lengths, but"),
+    ("workload.reward={curve='none',noise=0}", "no reward curve is called 'none'"),
+    ("workload.max_prompt_tokens=19", "is above max_prompt_tokens = 19"),
+    ("schedule.batch=1000", "schedule.batch = 1000"),
+    ("schedule.kv_reserve_tokens=5000", "schedule.kv_reserve_tokens = 5000"),
+    ("cluster.kv_tokens=400", "cluster.kv_tokens = 400"),
+    ("seed=18446744073709551616", "seed = 18446744073709551616: must be at most"),
+]
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize(("change", "said"), CANNOT)
+def test_what_cannot_run_is_refused_before_its_folder_is_made(
+    refused: Callable[..., str], tmp_path: Path, command: str, change: str, said: str
+) -> None:
+    out = tmp_path / "out"
+    assert said in refused(command, "tiny", "--steps", 2, "--set", change, "--out", out)
+    assert not out.exists()
+
+
+def test_a_rollout_that_would_outgrow_its_lane_is_refused_before_its_folder_is_made(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
+    small = ("--set", "cluster.kv_tokens=400", "--set", "schedule.kv_reserve_tokens=1")
+    said = refused("run", "tiny", *STEPS, *small, "--out", tmp_path / "out")
+    assert "cluster.kv_tokens = 400" in said
+    assert "raise cluster.kv_tokens to 420" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_name_is_none(
+    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no schedule is called ''" in refused("run", "tiny", *STEPS, "--schedule", "")
+    assert "'--out': it is empty" in refused("run", "tiny", *STEPS, "--out", "")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_reader_that_leaves_ends_a_run_quietly(form: tuple[str, ...], tmp_path: Path) -> None:
+    """As `| head` does; 141 is what a shell reports of a program that a broken pipe ended."""
+    process = started("run", "tiny", *STEPS, *form, "--out", tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 141
+    assert read_run(tmp_path).complete
+
+
 # going on
 
 
