@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joblib import Parallel, delayed
-
-import oppo_sim
+from oppo_sim.analysis import digests, pool
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import Metrics, summarise
 from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.analysis.weighted import Weighted
-from oppo_sim.config import Scenario
+from oppo_sim.config import ConfigError, Scenario
+from oppo_sim.costs import ExtrapolationWarning
 from oppo_sim.policies import Schedule
 from oppo_sim.runs import write_whole
 from oppo_sim.simulate import check, lanes, simulate, workload
 
 Progress = Callable[[int, int], None]  # parts done, of how many
+NAMED = 4  # parts in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,8 @@ class Part:
 
     @property
     def file_name(self) -> str:
-        return re.sub(
-            r"[^\w.-]", "_", f"{self.scenario.name}.{self.schedule.name}.{self.seed}.json"
-        )
+        scenario, schedule = _in_file_name(self.scenario.name), _in_file_name(self.schedule.name)
+        return f"{scenario}.{schedule}.{self.seed}.json"
 
     def key(self) -> str:
         """A digest of all that its numbers depend on, the files of user and package included."""
@@ -49,10 +48,10 @@ class Part:
             schedule_document(self.schedule),
             self.seed,
             self.steps,
-            _file_digests(self.scenario.document(), self.scenario.folder),
-            _package_digest(),
+            digests.of_files(self.scenario.document(), self.scenario.folder),
+            digests.of_package(),
         ]
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+        return digests.of_text(json.dumps(document, sort_keys=True))
 
 
 class Measured(NamedTuple):
@@ -86,21 +85,47 @@ def run_parts(
 
     The results come in the order of the parts and do not depend on `jobs`. With a folder to `keep`
     them in, a part that is there already, made by the same code from the same scenario, is read
-    instead. ConfigError before anything runs where a scenario cannot run its schedule.
+    instead; what its costs warned of is warned of again. ConfigError before anything runs where a
+    scenario cannot run its schedule, WorkerDied where a process was killed.
     """
     for part in parts:
         check(part.scenario, part.schedule, part.steps)
     if keep is not None:
+        _refuse_shared(parts)
         keep.mkdir(parents=True, exist_ok=True)
-    tasks = [(part, keep) for part in parts]
     jobs = min(len(parts), jobs or cores())
-    found = []
-    for row in _results(tasks, jobs):
-        metrics, rewards = Metrics.from_dict(row["metrics"]), RewardRun.from_dict(row["rewards"])
-        found.append(Measured(metrics, rewards, row["weighted"]))
-        if progress is not None:
-            progress(len(found), len(parts))
-    return found
+    rows: dict[int, dict[str, Any]] = {}
+    try:
+        for place, row in pool.each(_measured, [(part, keep) for part in parts], jobs):
+            rows[place] = row
+            if progress is not None:
+                progress(len(rows), len(parts))
+    except pool.WorkerDied as death:
+        raise WorkerDied([parts[place] for place in death.running], keep) from None
+    return [_from_row(rows[place]) for place in range(len(parts))]
+
+
+def _from_row(row: dict[str, Any]) -> Measured:
+    metrics, rewards = Metrics.from_dict(row["metrics"]), RewardRun.from_dict(row["rewards"])
+    return Measured(metrics, rewards, row["weighted"])
+
+
+class WorkerDied(RuntimeError):
+    """A process was killed, or crashed; says which parts were being simulated and what to do."""
+
+    def __init__(self, running: Sequence[Part], keep: Path | None) -> None:
+        named = [f"{part.schedule.name} with seed {part.seed}" for part in running[:NAMED]]
+        more = len(running) - len(named)
+        those = " or ".join(named) + (f" or one of {more} more" if more else "")
+        remedy = (
+            "--resume goes on from the runs that are finished"
+            if keep
+            else "with --out DIR, --resume can go on from finished runs"
+        )
+        super().__init__(
+            f"a worker process died while it simulated {those}: killed, perhaps for memory; "
+            f"{remedy}, and fewer --jobs take less memory"
+        )
 
 
 def cores() -> int:
@@ -108,18 +133,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _results(tasks: Iterable[tuple[Part, Path | None]], jobs: int) -> Iterator[dict[str, Any]]:
-    if jobs == 1:
-        yield from (_measured(*task) for task in tasks)
-        return
-    pool = Parallel(n_jobs=jobs, return_as="generator")
-    yield from pool(delayed(_measured)(*task) for task in tasks)
+def _measured(task: tuple[Part, Path | None]) -> dict[str, Any]:
+    """A part's metrics and rewards as JSON, from its file or from a run."""
+    part, keep = task
+    row = _run(part) if keep is None else _kept(part, keep)
+    for text in row["warnings"]:  # those of a run that is read, too: its numbers rest on them
+        warnings.warn(text, ExtrapolationWarning, stacklevel=2)
+    return row
 
 
-def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
-    """What is kept of a part as JSON, from its file or from a run."""
-    if keep is None:
-        return _run(part)
+def _kept(part: Part, keep: Path) -> dict[str, Any]:
     file, key = keep / part.file_name, part.key()
     kept = _read(file)
     if kept.get("key") == key:
@@ -132,6 +155,19 @@ def _measured(part: Part, keep: Path | None) -> dict[str, Any]:
 
 
 def _run(part: Part) -> dict[str, Any]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ExtrapolationWarning)
+        found = _simulated(part)
+    texts: dict[str, None] = {}
+    for one in caught:
+        if issubclass(one.category, ExtrapolationWarning):
+            texts[str(one.message)] = None
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return {**found, "warnings": list(texts)}
+
+
+def _simulated(part: Part) -> dict[str, Any]:
     own = lanes(part.scenario)
     weighted = Weighted(own) if Weighted.is_known(own) else None
     devices = dict.fromkeys(device for lane in own for device in lane.devices)
@@ -156,24 +192,13 @@ def _read(file: Path) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _file_digests(value: Any, folder: Path) -> list[str]:
-    """Digests of the files that a scenario names: lengths, a card, a model, a cost table."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [digest for entry in value for digest in _file_digests(entry, folder)]
-    # isfile, unlike Path.is_file, calls a text that is too long for a path no file
-    if isinstance(value, str) and os.path.isfile(folder / value):
-        return [hashlib.sha256((folder / value).read_bytes()).hexdigest()]
-    return []
+def _in_file_name(name: str) -> str:
+    """The name itself where any file system takes it; else readable, and no other name's."""
+    plain = re.sub(r"[^a-z0-9_-]", "_", name.lower())[:40]
+    return plain if plain == name else f"{plain}~{digests.of_text(name)[:8]}"
 
 
-@cache
-def _package_digest() -> str:
-    """Of the package's code and data, so that no part outlives the code that made it."""
-    package = Path(oppo_sim.__file__).parent
-    digest = hashlib.sha256()
-    for file in sorted(package.rglob("*")):
-        if file.suffix in (".py", ".csv", ".toml") and file.is_file():
-            digest.update(f"{file.relative_to(package)}\n".encode() + file.read_bytes())
-    return digest.hexdigest()
+def _refuse_shared(parts: Sequence[Part]) -> None:
+    name, count = Counter(part.file_name for part in parts).most_common(1)[0]
+    if count > 1:
+        raise ConfigError(f"{count} runs would be kept as {name}: give each schedule its own name")

@@ -1,6 +1,7 @@
 """Comparisons are paired, do not depend on the number of processes, and go on after a kill."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from importlib.resources import files
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oppo_sim.analysis import parts
+from oppo_sim.analysis import digests, parts
 from oppo_sim.analysis.compare import Comparison, Standing, compare
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import average, summarise
 from oppo_sim.config import ConfigError, Scenario, load_scenario, load_schedule
+from oppo_sim.costs import ExtrapolationWarning
 from oppo_sim.policies import CATALOG, FixedChunk, ProbedChunk, RewardSlope, Schedule
 from oppo_sim.simulate import simulate
+from tests.simulate.test_tables import SCENARIO, TABLE
 from tests.steps import step
 
 SEEDS = (0, 1, 2)
@@ -216,15 +219,67 @@ def test_a_part_of_other_numbers_or_other_code_is_not_taken(
         ),
     ]
     keys = {part.key(), *(other.key() for other in others)}
-    monkeypatch.setattr(parts, "_package_digest", lambda: "another version")
+    monkeypatch.setattr(digests, "of_package", lambda: "another version")
     keys.add(part.key())
     assert len(keys) == 6
 
 
-def test_a_name_that_is_no_file_name_makes_one(tiny: Scenario) -> None:
-    scenario = tiny.model_copy(update={"name": "../my runs/x"})
-    part = parts.Part(scenario=scenario, schedule=tiny.schedule(), seed=4, steps=1)
-    assert part.file_name == ".._my_runs_x.oppo.4.json"
+def file_name(tiny: Scenario, scenario: str, schedule: str) -> str:
+    return parts.Part(
+        scenario=tiny.model_copy(update={"name": scenario}),
+        schedule=replace(tiny.schedule(), name=schedule),
+        seed=4,
+        steps=1,
+    ).file_name
+
+
+def test_a_name_is_its_file_name_where_any_file_system_takes_it(tiny: Scenario) -> None:
+    assert file_name(tiny, "two-node_a100", "oppo-chunk-16") == "two-node_a100.oppo-chunk-16.4.json"
+
+
+def test_no_two_names_share_a_file(tiny: Scenario) -> None:
+    names = [
+        "a b",
+        "a_b",
+        "A_b",
+        "a/b",
+        "../a b",
+        "a.b",
+        "a",
+        "b.a",
+        "\u00e9",
+        "e\u0301",
+        "x" * 300,
+    ]
+    names += ["x" * 301, "con", ""]
+    found = [file_name(tiny, one, two) for one in names for two in names]
+    assert len({name.lower() for name in found}) == len(names) ** 2
+    assert max(map(len, found)) <= 120
+    assert all(re.fullmatch(r"[a-z0-9_~-]*\.[a-z0-9_~-]*\.4\.json", name) for name in found)
+
+
+def test_runs_that_would_share_a_file_are_refused(tiny: Scenario, tmp_path: Path) -> None:
+    part = parts.Part(scenario=tiny, schedule=tiny.schedule("trl"), seed=0, steps=2)
+    with pytest.raises(ConfigError, match=r"2 runs would be kept as tiny\.trl\.0\.json"):
+        parts.run_parts([part, replace(part, steps=3)], jobs=1, keep=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kept_run_warned_of_is_warned_of_again(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text(TABLE)
+    (tmp_path / "mine.toml").write_text(SCENARIO)
+    mine = load_scenario(tmp_path / "mine.toml")
+    chosen = [mine.schedule("trl"), mine.schedule("oppo")]
+    said = []
+    for jobs in (1, 2, 1):  # simulated, simulated in processes, read
+        keep = tmp_path / ("other" if jobs == 2 else "kept")
+        with pytest.warns(ExtrapolationWarning) as caught:
+            compare(mine, chosen, SEEDS, jobs=jobs, keep=keep)
+        said.append(sorted(str(warning.message) for warning in caught))
+    assert said[0] == said[1] == said[2]
+    assert len(said[0]) == len(set(said[0]))
+    files = {file.name: file.read_bytes() for file in (tmp_path / "kept").iterdir()}
+    assert files == {file.name: file.read_bytes() for file in (tmp_path / "other").iterdir()}
 
 
 # averages and documents

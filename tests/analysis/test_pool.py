@@ -1,0 +1,123 @@
+"""Work in processes: all results, each warning once, and no process outlives its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from oppo_sim.analysis import pool
+from oppo_sim.analysis.parts import Part, WorkerDied, run_parts
+from oppo_sim.analysis.pool import each
+from oppo_sim.config import load_scenario
+from oppo_sim.policies import Schedule
+from oppo_sim.records import Observation
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def warn(number: int) -> int:
+    warnings.warn(f"{number % 2} is left", UserWarning, stacklevel=1)
+    return number
+
+
+def squared_unless_fatal(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_task_is_done_once_and_its_place_is_told(jobs: int) -> None:
+    found = list(each(square, [5, 3, 4, 9], jobs))
+    assert sorted(found) == [(0, 25), (1, 9), (2, 16), (3, 81)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_warning_is_given_once(jobs: int) -> None:
+    with pytest.warns(UserWarning, match="is left") as caught:
+        assert len(list(each(warn, range(6), jobs))) == 6
+    assert sorted(str(warning.message) for warning in caught) == ["0 is left", "1 is left"]
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_a_killed_process_is_told_with_what_it_ran() -> None:
+    with pytest.raises(pool.WorkerDied) as death:
+        list(each(squared_unless_fatal, [1, 2, 3, 4, 5, 6], 2))
+    assert 2 in death.value.running
+    assert len(death.value.running) <= 2
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """A chunk policy that ends the process that asks it."""
+
+    window: int = 0
+
+    def chunk_tokens(self, seen: Observation) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "remedy"),
+    [
+        (True, "--resume goes on from the runs that are finished, and fewer --jobs"),
+        (False, "with --out DIR, --resume can go on from finished runs, and fewer --jobs"),
+    ],
+)
+def test_the_error_names_schedule_and_seed_and_says_what_to_do(
+    tmp_path: Path, kept: bool, remedy: str
+) -> None:
+    tiny = load_scenario("tiny")
+    deadly = Schedule(name="deadly", batch=8, chunk=Fatal())
+    parts = [Part(scenario=tiny, schedule=deadly, seed=seed, steps=2) for seed in (4, 5)]
+    with pytest.raises(WorkerDied, match="deadly with seed 4 or deadly with seed 5") as death:
+        run_parts(parts, jobs=2, keep=tmp_path if kept else None)
+    assert remedy in str(death.value)
+
+
+# signals
+
+
+def started(out: Path) -> subprocess.Popen[str]:
+    """A comparison in two processes, and in a group of its own, that has finished some run."""
+    command = [sys.executable, "-m", "oppo_sim.cli", "compare", "tiny", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--jobs", "2", "--steps", "200", "--seeds", "200"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not any((out / "parts").glob("*.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(tmp_path: Path, with_signal: signal.Signals) -> None:
+    """They hold the ends of its pipes, which are read to their end here."""
+    process = started(tmp_path / "out")
+    os.kill(process.pid, with_signal)
+    process.communicate(timeout=60)
+    assert process.returncode == -with_signal
+
+
+def test_an_interrupt_of_all_processes_is_one_line(tmp_path: Path) -> None:
+    process = started(tmp_path / "out")
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    lines = [line for line in said.splitlines() if not line.startswith("comparing on tiny: ")]
+    assert lines == ["oppo: interrupted; with --out, --resume goes on from what is written"]
+    assert process.returncode in (130, -signal.SIGINT)
