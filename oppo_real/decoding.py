@@ -111,6 +111,7 @@ class ContinuousBatch:
         self._rows.append(_Row(rollout, [*prompt, *response], len(prompt), cap))
         self._inputs = None
 
+    @torch.inference_mode()
     def resume(self, rollout: int, cap_tokens: int | None = None) -> None:
         """Into the batch, with the cache that was kept and, unless there is a new one, the cap."""
         row, cached = self._kept.pop(rollout)
@@ -119,6 +120,7 @@ class ContinuousBatch:
         self._rows.append(row)
         self._inputs = None
 
+    @torch.inference_mode()
     def leave(self, rollout: int, keep: bool) -> bool:
         """Out of the batch. Whether its cache is kept: one that was never prefilled has none."""
         place = self.rollouts.index(rollout)
@@ -129,6 +131,7 @@ class ContinuousBatch:
         self._remove(place)
         return is_kept
 
+    @torch.inference_mode()
     def drop(self, rollout: int) -> None:
         """Forget a rollout wherever it is."""
         self._kept.pop(rollout, None)

@@ -23,6 +23,7 @@ from oppo_sim.cli import (
     reproduce,
     run,
     trace,
+    train,
 )
 from oppo_sim.engine import EngineError
 
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
+app.command("train")(train.train)
 app.command("trace")(trace.trace)
 app.command("plot")(plot.plot)
 app.command("bench")(bench.bench)

@@ -52,6 +52,11 @@ class SpanRecorder:
         self._unread: dict[int, list[_Part]] = {}  # by rollout: what no scorer has been given yet
         self._reads: dict[str, tuple[tuple[str, float], ...]] = {}  # by scorer: what it reads now
 
+    def resume(self, now_s: float, finished: Mapping[int, int]) -> None:
+        """Go on with a run between two steps: `finished` are the tokens of what waits to train."""
+        self._now_s = now_s
+        self._finished.update(finished)
+
     def __call__(self, entry: Entry) -> None:
         match entry:
             case Finished():

@@ -1,0 +1,165 @@
+"""A scenario's `[real]` table as a machine: models, lanes, workers and the rollouts' data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+from oppo_real.backend import Clock, TorchBackend
+from oppo_real.build import Build, real_of
+from oppo_real.checkpoint import Checkpoint, put_weights, weights_of
+from oppo_real.errors import ModelError
+from oppo_real.hosts import Host, Inline, Threads
+from oppo_real.loading import Models, load_models
+from oppo_real.messages import Read, Worker
+from oppo_real.prompts import Prompts, read_prompts
+from oppo_real.scoring import ScoreChunk
+from oppo_real.store import Store
+from oppo_real.trainer import Trainer
+from oppo_sim.config import ConfigError, Real, Scenario
+from oppo_sim.costs.layout import lanes
+from oppo_sim.engine import Lane, Limits, Listener, State, restore, snapshot
+from oppo_sim.engine.contract import Chunk, Score
+from oppo_sim.policies import Schedule
+
+
+@dataclass
+class Machine:
+    """A torch machine and what a run on it needs to be written down and to go on."""
+
+    backend: TorchBackend
+    limits: Limits
+    models: Models
+    trainer: Trainer
+    stats: dict[int, Mapping[str, float]]  # by update, until they are read
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The run between two steps."""
+        models = {"actor": self.models.actor, "critic": self.models.critic}
+        caches = self.backend.kept()
+        return Checkpoint(
+            step=state.step,
+            weights=weights_of(**models),
+            optimiser=self.trainer.state_dict(),
+            engine=snapshot(state, self.backend.scoring),
+            rows=self.backend.store.rows,
+            caches=caches,
+        )
+
+    def start(self, schedule: Schedule, saved: Checkpoint | None, listen: Listener) -> State:
+        """The engine's state: at the beginning, or where a checkpoint left it."""
+        if saved is None:
+            return State(schedule, self.backend.lanes(), self.limits)
+        state, scores = restore(schedule, self.backend.lanes(), self.limits, saved.engine)
+        for score in scores:
+            listen(score)
+        self.backend.submit(*scores)
+        return state
+
+
+@contextmanager
+def machine(
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    seed: int,
+    steps: int,
+    saved: Checkpoint | None = None,
+) -> Iterator[Machine]:
+    """A machine on which nothing has run, or that goes on from a checkpoint; closed on leaving.
+
+    Raises ConfigError, ModelError or RunError where the scenario cannot run, or not go on.
+    """
+    real = real_of(scenario)
+    torch.set_num_threads(real.trainer_threads)
+    models = load_models(real, scenario.folder, seed)
+    if saved is not None:
+        put_weights(saved.weights, actor=models.actor, critic=models.critic)
+    encode = None if models.tokenizer is None else models.tokenizer.encode
+    prompts = Prompts(
+        read_prompts(scenario.folder / real.prompts, encode, models.vocabulary),
+        seed=seed,
+        group=schedule.group,
+    )
+    limits = _limits(scenario, models, prompts)
+    build = Build(scenario, models, limits, seed, Clock(saved.engine["now_s"] if saved else 0.0))
+    trainer = build.trainer(steps)
+    store = Store(prompts)
+    if saved is not None:
+        trainer.load_state_dict(dict(saved.optimiser))
+        store.rows.update(saved.rows)
+    places = lanes(scenario.cluster, scenario.cluster.kv_tokens)
+    actors = {lane.name: build.actor(lane) for lane in places if lane.kind == "actor"}
+    workers: dict[str, Worker] = {}
+    stats: dict[int, Mapping[str, float]] = {}
+    with ExitStack() as stack:
+        for lane in places:
+            worker = actors.get(lane.name) or build.frozen_or_trainer(lane, trainer)
+            workers[lane.name] = worker
+            stack.callback(worker.close)
+        if saved is not None:
+            _read_again(workers, places, schedule.group, saved)
+            for name, actor in actors.items():
+                actor.adopt(saved.engine["version"], store.rows, saved.caches.get(name, {}))
+        stack.pop_all()  # from here on the backend closes them
+        with TorchBackend(
+            places, _host(real, workers, places), store, stats.__setitem__
+        ) as backend:
+            yield Machine(backend, limits, models, trainer, stats)
+
+
+def _read_again(
+    workers: Mapping[str, Worker], places: Sequence[Lane], group: int, saved: Checkpoint
+) -> None:
+    """Scorers read what they had read of rows without a reward, in the same chunks."""
+    scorers = [lane.name for lane in places if lane.kind == "scorer"]
+    for rollout, row in saved.rows.items():
+        lane = scorers[rollout // group % len(scorers)]
+        for start, end in row.scored if row.reward is None else ():
+            part = ScoreChunk(rollout, row.prompt, tuple(row.ids[start:end]), start, last=False)
+            command = Score(lane, (Chunk(rollout, start, end, last=False),))
+            workers[lane].give(Read(command, (part,)))
+            workers[lane].step()
+
+
+def _host(real: Real, workers: Mapping[str, Worker], places: Sequence[Lane]) -> Host:
+    if real.workers == "inline":
+        return Inline(workers)
+    kinds = {lane.name: lane.kind for lane in places}
+    threads = {
+        "actor": real.actor_threads,
+        "scorer": real.scorer_threads,
+        "trainer": real.trainer_threads,
+    }
+
+    @contextmanager
+    def within(lane: str) -> Iterator[None]:
+        """The lane's own number of torch threads, and its own stream on a GPU."""
+        torch.set_num_threads(threads[kinds[lane]])
+        stream = torch.cuda.Stream() if real.device == "cuda" else None
+        with torch.cuda.stream(stream) if stream else nullcontext():
+            yield
+
+    return Threads(workers, hold=real.hold, within=within)
+
+
+def _limits(scenario: Scenario, models: Models, prompts: Prompts) -> Limits:
+    """ConfigError or ModelError where a rollout may not fit the model's context."""
+    table = scenario.workload
+    longest, most, cap = prompts.longest, table.max_prompt_tokens, table.max_response_tokens
+    if most is not None and longest > most:
+        raise ConfigError(
+            f"{scenario.file}: workload.max_prompt_tokens = {most}: the longest prompt has "
+            f"{longest} tokens; set it to {longest}, or leave it out"
+        )
+    context = models.context_tokens
+    if context is not None and longest + cap > context:
+        raise ModelError(
+            f"{scenario.file}: workload.max_response_tokens = {cap}: with the longest prompt of "
+            f"{longest} tokens it exceeds the actor's context of {context}: lower it to "
+            f"{max(context - longest, 0)}, or shorten the prompts"
+        )
+    return Limits(most or longest, cap)

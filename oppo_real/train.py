@@ -1,0 +1,105 @@
+"""A real run: the engine on a torch machine, its folder, its checkpoints, its curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from torch.utils.tensorboard import SummaryWriter
+from transformers.utils import logging
+
+from oppo_real import checkpoint
+from oppo_real.build import real_of
+from oppo_real.machine import Machine, machine
+from oppo_sim.config import Scenario
+from oppo_sim.engine import run
+from oppo_sim.engine.spans import SpanRecorder
+from oppo_sim.policies import Schedule
+from oppo_sim.records import StepRecord
+from oppo_sim.runs import Header, RunError, RunJournal, claim_folder
+from oppo_sim.runs.folder import RUN
+
+CURVES = "tensorboard"
+MODEL = "model"
+
+
+class Step(NamedTuple):
+    record: StepRecord
+    stats: Mapping[str, float]  # the update's own, under TRL's names
+
+
+def train(
+    scenario: Scenario,
+    schedule: Schedule,
+    header: Header,
+    out: Path,
+    *,
+    resume: bool = False,
+) -> Iterator[Step]:
+    """Train to `header.steps` and yield each step as it ends; `out` holds all that is left of it.
+
+    run.json, steps.jsonl, spans.jsonl and updates.jsonl, checkpoints/, TensorBoard's event files,
+    and model/ when the run is done. `resume` goes on from the last checkpoint: what was written
+    after it is cut off and happens anew. Raises ConfigError, ModelError, RunError before the first
+    step; EngineError where a lane fails, from which the checkpoints are whole.
+    """
+    claim_folder(out, resume=resume)
+    saved = checkpoint.latest(out) if resume else None
+    real = real_of(scenario)
+    with ExitStack() as stack:
+        if saved is not None and saved.step > header.steps:
+            raise RunError(
+                f"{out} has been trained for {saved.step} steps, which is not cut to "
+                f"{header.steps}: ask for as many or more, or name another folder"
+            )
+        on = stack.enter_context(
+            machine(scenario, schedule, seed=header.seed, steps=header.steps, saved=saved)
+        )
+        done = saved.step if saved else 0
+        keep = done if resume and (out / RUN).is_file() else None
+        journal = stack.enter_context(RunJournal(out, header, keep_steps=keep))
+        curves = SummaryWriter(str(out / CURVES), purge_step=done or None)
+        stack.callback(curves.close)
+        recorder = SpanRecorder(on.backend.lanes(), journal.span)
+        state = on.start(schedule, saved, recorder)
+        waiting = {r: row.tokens for r, row in state.rollouts.items() if row.finished}
+        recorder.resume(state.now_s, waiting)
+        if done == header.steps:
+            return
+        for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
+            stats = on.stats.pop(record.step)
+            journal.update(record.step, stats)
+            journal.step(record)
+            _plot(curves, record, stats)
+            last = record.step + 1 == header.steps
+            if last or (record.step + 1) % real.save_steps == 0:
+                checkpoint.save(out, on.checkpoint(state), real.save_total_limit)
+            yield Step(record, stats)
+        _export(on, out)
+
+
+def _plot(curves: SummaryWriter, record: StepRecord, stats: Mapping[str, float]) -> None:
+    """TRL's names for what TRL has, ours beside them."""
+    own = {
+        "episode": (record.step + 1) * len(record.trained),
+        "time/step_s": record.seconds,
+        "time/score_s": record.score_s,
+        "time/hidden_score_s": record.hidden_score_s,
+        "schedule/overcommit": record.overcommit,
+        "schedule/chunk_tokens": record.chunk_tokens or 0,
+        "schedule/carried": record.carried,
+        "schedule/mean_staleness": sum(record.staleness) / len(record.staleness),
+        "response/mean_tokens": sum(record.tokens) / len(record.tokens),
+    }
+    for name, number in {**stats, **own}.items():
+        curves.add_scalar(name, number, record.step + 1)
+
+
+def _export(on: Machine, out: Path) -> None:
+    """The trained actor as `from_pretrained` takes it."""
+    logging.disable_progress_bar()
+    on.models.actor.save_pretrained(out / MODEL)
+    if on.models.tokenizer is not None:
+        on.models.tokenizer.save_pretrained(out / MODEL)

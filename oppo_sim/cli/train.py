@@ -1,0 +1,170 @@
+"""`oppo train`: a schedule on the real machine."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from oppo_sim.cli import console
+
+if TYPE_CHECKING:
+    from oppo_sim.analysis.metrics import Metrics
+    from oppo_sim.config import Scenario
+    from oppo_sim.records import StepRecord
+    from oppo_sim.runs import Header
+
+ROWS = 20  # steps that the live table shows
+
+
+def train(
+    scenario: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A scenario file with a [real] table.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Write to this folder, which must be new or empty.")
+    ],
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="A schedule's name, or the path of a TOML file."),
+    ] = None,
+    steps: console.Steps = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of sampling and data; else the scenario's.")
+    ] = None,
+    sets: console.Sets = None,
+    resume: console.Resume = False,
+    as_json: console.AsJson = False,
+) -> None:
+    """Train with PPO on this machine, scheduled as in the simulator.
+
+    The folder gets what `oppo run` writes, so that `oppo trace` and `oppo plot` read it, and
+    updates.jsonl (loss, KL and the like, under TRL's names), TensorBoard's event files, checkpoints
+    and, in the end, model/. --resume goes on from the last checkpoint. Needs the extra [real].
+    """
+    from oppo_sim.analysis.documents import schedule_document
+    from oppo_sim.config import load_scenario, load_schedule
+    from oppo_sim.runs import Header
+
+    console.need_out(out)
+    loaded = load_scenario(scenario, console.overrides(sets))
+    chosen = load_schedule(schedule, loaded) if schedule is not None else loaded.schedule()
+    header = Header(
+        scenario=loaded.document(),
+        schedule=schedule_document(chosen),
+        seed=loaded.seed if seed is None else seed,
+        steps=loaded.steps if steps is None else steps,
+        spans=True,
+        role="measured",
+    )
+    with _Watch(f"{loaded.name}, {chosen.name}", header.steps) as watch:
+        for step in _real().train(loaded, chosen, header, out, resume=resume):
+            watch(step.record, step.stats)
+    metrics = _metrics(out)
+    if as_json:
+        console.emit(_document(loaded, chosen.name, header, metrics))
+        return
+    from oppo_sim.cli.tables import LEGEND, metrics_table
+
+    console.show(
+        f"{loaded.name}, schedule {chosen.name}: {header.steps} steps, seed {header.seed}. Every "
+        "number is measured on this machine.",
+        metrics_table(metrics),
+        LEGEND,
+    )
+    console.show(f"Written to {out}; `oppo trace {out}` and `oppo plot {out}` show it.")
+
+
+def _real() -> Any:
+    """The module that trains; ValueError where the extra is not installed."""
+    try:
+        from oppo_real import train as real
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"training needs {error.name}, which is not installed: pip install 'oppo-testbed[real]'"
+        ) from None
+    return real
+
+
+def _metrics(out: Path) -> Metrics:
+    from oppo_sim.analysis.metrics import summarise
+    from oppo_sim.runs import each_step
+
+    return summarise(each_step(out))
+
+
+def _document(
+    scenario: Scenario, schedule: str, header: Header, metrics: Metrics
+) -> dict[str, Any]:
+    return {
+        "role": header.role,
+        "scenario": scenario.name,
+        "schedule": schedule,
+        "seed": header.seed,
+        "steps": header.steps,
+        "mean_step_s": metrics.mean_step_s,
+        "metrics": metrics.as_dict(),
+    }
+
+
+class _Watch:
+    """The latest steps as a table on a terminal's stderr; elsewhere a line for each."""
+
+    COLUMNS = ("step", "reward", "KL", "step s", "hidden", "in flight", "D", "chunk")
+
+    def __init__(self, what: str, steps: int) -> None:
+        self._what, self._steps = what, steps
+        self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._live = Live(self._table(), console=Console(stderr=True), auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, record: StepRecord, stats: Mapping[str, float]) -> None:
+        row = _cells(record, stats, self._steps)
+        self._rows.append(row)
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+        else:
+            cells = ", ".join(f"{n} {v}" for n, v in zip(self.COLUMNS, row, strict=True))
+            print(f"{self._what}: {cells}", file=sys.stderr, flush=True)
+
+    def _table(self) -> Table:
+        table = Table(title=self._what, box=None)
+        for column in self.COLUMNS:
+            table.add_column(column, justify="right")
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+
+def _cells(record: StepRecord, stats: Mapping[str, float], steps: int) -> tuple[str, ...]:
+    hidden = f"{record.hidden_score_s / record.score_s:.0%}" if record.score_s else "-"
+    in_flight = record.admitted - record.dropped - record.step * len(record.trained)
+    return (
+        f"{record.step + 1}/{steps}",
+        f"{record.reward:.3g}",
+        f"{stats.get('objective/kl', 0.0):.3g}",
+        f"{record.end_s - record.start_s:.3g}",
+        hidden,
+        str(in_flight),
+        str(record.overcommit),
+        str(record.chunk_tokens or "whole"),
+    )

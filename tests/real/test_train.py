@@ -1,0 +1,161 @@
+"""`oppo train`: a real run, its folder, and a run that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from oppo_sim.cli import main
+from oppo_sim.runs import read_run
+from tests.real import tiny
+
+CONFIG = """
+name = "tiny-real"
+steps = 4
+[workload]
+lengths = { exponential = 12.0 }
+max_response_tokens = 24
+prompt_tokens = 4
+reward = { start = 0.0, plateau = 1.0, tau_steps = 10.0, noise = 0.1 }
+[cluster]
+devices = 2
+actors = 1
+scorers = 1
+[costs]
+model = "linear"
+decode_token_s = 0.001
+[schedule]
+name = "oppo"
+batch = 6
+overcommit = 3
+chunk = 8
+[real]
+actor = "actor.json"
+reward = "reward.json"
+prompts = "prompts.jsonl"
+tokenizer = "none"
+initializer_range = 0.15
+lengths = "workload"
+save_steps = 1
+[real.ppo]
+learning_rate = 1e-3
+num_ppo_epochs = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    for name, labels in (("actor", {}), ("reward", {"num_labels": 1})):
+        shape = {**tiny.config(**labels).to_diff_dict(), "model_type": "qwen2"}
+        (tmp_path / f"{name}.json").write_text(json.dumps(shape, default=str))
+    lines = [json.dumps({"prompt_ids": [2 + i, 3 + i, 4 + i]}) for i in range(10)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(lines))
+    file = tmp_path / "scenario.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+def train(config: Path, out: Path, *more: str) -> int:
+    return main(["train", str(config), "--out", str(out), *more])
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    last = sorted((out / "checkpoints").glob("step-*"))[-1]
+    return load_file(last / "weights.safetensors")
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def test_a_run_leaves_its_folder(config: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "run"
+    assert train(config, out, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["role"] == "measured"
+    run = read_run(out)
+    assert run.complete
+    assert run.header.role == "measured"
+    assert {span.kind for span in run.spans} == {"decode", "score", "train", "sync"}
+    trained = [rollout for record in run.steps for rollout in record.trained]
+    assert len(trained) == len(set(trained)) == 24
+    updates = [json.loads(line) for line in (out / "updates.jsonl").read_text().splitlines()]
+    assert [update["step"] for update in updates] == [0, 1, 2, 3]
+    for record, update in zip(run.steps, updates, strict=True):
+        assert update["objective/scores"] == pytest.approx(record.reward, rel=1e-5)
+    assert (out / "model" / "config.json").exists()
+    assert list((out / "tensorboard").iterdir())
+    assert main(["trace", str(out)]) == 0
+
+
+@pytest.mark.parametrize("schedule", ["trl", "oppo"])
+def test_a_run_that_goes_on_ends_with_the_same_weights(
+    schedule: str, config: Path, tmp_path: Path
+) -> None:
+    """On one thread, to the last bit: carried tokens, caches, rewards, optimiser, data."""
+    options = [
+        "--schedule",
+        schedule,
+        "--set",
+        "real.workers=inline",
+        "--set",
+        "real.coalesce=false",
+    ]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train(config, whole, *options, "--steps", "4") == 0
+    assert train(config, parts, *options, "--steps", "2") == 0
+    assert train(config, parts, *options, "--steps", "3", "--resume") == 0
+    assert train(config, parts, *options, "--steps", "4", "--resume") == 0
+    assert_same(weights(whole), weights(parts))
+    one, other = read_run(whole), read_run(parts)
+    assert [r.trained for r in one.steps] == [r.trained for r in other.steps]
+    assert [r.rewards for r in one.steps] == [r.rewards for r in other.steps]
+    assert [r.staleness for r in one.steps] == [r.staleness for r in other.steps]
+    if schedule == "oppo":
+        assert any(r.carried for r in one.steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["trl", "oppo"])
+def test_a_killed_run_goes_on(schedule: str, config: Path, tmp_path: Path) -> None:
+    options = [
+        "--schedule",
+        schedule,
+        "--set",
+        "real.workers=inline",
+        "--set",
+        "real.coalesce=false",
+    ]
+    options += ["--steps", "6"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert train(config, whole, *options) == 0
+    kill_after_a_step(config, killed, options)
+    assert train(config, killed, *options, "--resume") == 0
+    assert_same(weights(whole), weights(killed))
+    assert read_run(killed).complete
+
+
+def kill_after_a_step(config: Path, out: Path, options: list[str]) -> None:
+    """In a process of its own, as soon as it tells of its second step."""
+    command = [sys.executable, "-c", "from oppo_sim.cli import main; main()"]
+    arguments = ["train", str(config), "--out", str(out), *options]
+    with subprocess.Popen(
+        [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "step 2/" in line:
+                process.send_signal(signal.SIGKILL)
+                break
+    assert process.returncode == -signal.SIGKILL
