@@ -215,7 +215,7 @@ class Trainer:
         loss = losses.sum() / tokens
         loss.backward()
         change = new.detach() - old
-        along = (clipped, 0.5 * change.square(), change.exp(), entropies)
+        along = (clipped.to(old.dtype), 0.5 * change.square(), change.exp(), entropies)
         return torch.stack([loss.detach(), *[numbers.sum() / tokens for numbers in along]])
 
     def _value_backward(
@@ -231,4 +231,4 @@ class Trainer:
         )
         loss = losses.sum() / states
         (settings.vf_coef * loss).backward()
-        return torch.stack([loss.detach(), clipped.sum() / states])
+        return torch.stack([loss.detach(), clipped.to(loss.dtype).sum() / states])

@@ -94,7 +94,8 @@ def gradients(**models: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
 
     def take(optimiser: torch.optim.Optimizer, *_: object) -> None:
         weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-        steps.append({names[id(w)]: w.grad.clone() for w in weights if w.grad is not None})
+        given = [(names.get(id(w)), w.grad) for w in weights]
+        steps.append({name: grad.clone() for name, grad in given if name and grad is not None})
 
     handle = register_optimizer_step_pre_hook(take)
     try:
