@@ -158,7 +158,7 @@ def compare_all(
     progress: Progress | None = None,
 ) -> list[Comparison]:
     """A comparison for each scenario and its schedules, all parts in one go."""
-    _check(pairs, seeds)
+    check_comparable(pairs, seeds)
     parts = [
         Part(scenario=scenario, schedule=schedule, seed=seed, steps=_steps(scenario, steps))
         for scenario, schedules in pairs
@@ -209,7 +209,10 @@ def _steps(scenario: Scenario, steps: int | None) -> int:
     return scenario.steps if steps is None else steps
 
 
-def _check(pairs: Sequence[tuple[Scenario, Sequence[Schedule]]], seeds: Sequence[int]) -> None:
+def check_comparable(
+    pairs: Sequence[tuple[Scenario, Sequence[Schedule]]], seeds: Sequence[int]
+) -> None:
+    """ConfigError for too little to compare, or two of one name."""
     if not seeds:
         raise ConfigError("seeds = 0: a comparison needs at least 1")
     for _, schedules in pairs:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import oppo_sim
-from oppo_sim.analysis import figures, measures
+from oppo_sim.analysis import claims, figures, measures
 from oppo_sim.analysis.compare import Comparison, compare_all
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.paper import Outcome, orderings, paper_rows
 from oppo_sim.analysis.parts import Progress
 from oppo_sim.analysis.reproduced import COMMON, readme
 from oppo_sim.config import Scenario
-from oppo_sim.runs import RunError, claim_folder, write_whole
+from oppo_sim.runs import write_whole
 
 SEEDS = range(5)  # the paper: means of 5 runs
-PARTS = "parts"
 COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role")
 
 
@@ -74,10 +73,10 @@ def reproduce(
     `steps` None: what each scenario says. RunError for a folder that cannot be used.
     """
     rows = paper_rows()
-    if out is not None:
-        _claim(out, resume)
     pairs, sweeps = measures.pairs(rows), measures.sweeps(rows)
-    keep = None if out is None else out / PARTS
+    keep = None
+    if out is not None:
+        keep = claims.claim(out, claims.reproduction(seeds, steps), resume=resume)
     few = seeds[: measures.SWEEP_SEEDS]
     first, second = _in_turn(progress, measures.runs(pairs, seeds), measures.runs(sweeps, few))
     comparisons = compare_all(pairs, seeds, steps, jobs, keep=keep, progress=first)
@@ -110,12 +109,6 @@ def _in_turn(
         lambda done, _: progress(done, runs + more),
         lambda done, _: progress(runs + done, runs + more),
     )
-
-
-def _claim(out: Path, resume: bool) -> None:
-    claim_folder(out, resume=resume)
-    if any(out.glob("[!.]*")) and not (out / PARTS).is_dir():
-        raise RunError(f"{out} holds something else than a reproduction: name another folder")
 
 
 def _write(out: Path, reproduction: Reproduction) -> None:

@@ -13,7 +13,7 @@ from oppo_sim.cli import console
 if TYPE_CHECKING:
     from oppo_sim.analysis.compare import Comparison
 
-FILE, PARTS = "comparison.json", "parts"
+FILE = "comparison.json"
 
 
 def compare(
@@ -40,8 +40,10 @@ def compare(
     Seed by seed, rollout i has the same prompt, length and reward noise under every schedule.
     Speed-up: the ratio of mean step times, their geometric mean over the seeds, with a 95 %
     interval paired by seed.
-    With --out: comparison.json, and each finished run under parts/, which --resume keeps.
+    With --out: comparison.json, and each finished run under parts/, which --resume keeps. A folder
+    takes no other comparison, but this one with more seeds.
     """
+    from oppo_sim.analysis import claims
     from oppo_sim.analysis import compare as analysis
     from oppo_sim.config import load_scenario, load_schedule
     from oppo_sim.simulate import check
@@ -50,18 +52,22 @@ def compare(
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = [load_schedule(name.strip(), loaded) for name in schedules.split(",") if name.strip()]
     first = loaded.seed if seed is None else seed
+    its_seeds = range(first, first + seeds)
+    analysis.check_comparable([(loaded, chosen)], its_seeds)
     for schedule in chosen:
         check(loaded, schedule, loaded.steps if steps is None else steps)
+    keep = None
     if out is not None:
-        _claim(out, resume)
+        header = claims.comparison(loaded, chosen, its_seeds, steps)
+        keep = claims.claim(out, header, resume=resume)
     with console.Meter(f"comparing on {loaded.name}", "runs") as meter:
         comparison = analysis.compare(
             loaded,
             chosen,
-            range(first, first + seeds),
+            its_seeds,
             steps,
             jobs,
-            keep=None if out is None else out / PARTS,
+            keep=keep,
             progress=meter,
         )
     if out is not None:
@@ -70,14 +76,6 @@ def compare(
         console.emit(comparison.as_dict())
     else:
         _print(comparison, out)
-
-
-def _claim(out: Path, resume: bool) -> None:
-    from oppo_sim.runs import RunError, claim_folder
-
-    claim_folder(out, resume=resume)
-    if any(out.glob("[!.]*")) and not (out / PARTS).is_dir():
-        raise RunError(f"{out} holds something else than a comparison: name another folder")
 
 
 def _write(out: Path, comparison: Comparison) -> None:

@@ -12,7 +12,7 @@ from oppo_sim.runs.folder import (
     write_whole,
 )
 from oppo_sim.runs.journal import RunJournal
-from oppo_sim.runs.writer import RunWriter
+from oppo_sim.runs.writer import RunWriter, refuse_difference
 
 __all__ = [
     "Header",
@@ -25,5 +25,6 @@ __all__ = [
     "each_step",
     "read_header",
     "read_run",
+    "refuse_difference",
     "write_whole",
 ]

@@ -160,13 +160,24 @@ def refuse_other(folder: Path, there: Header, here: Header) -> None:
             f"{folder} holds a run of {there.steps} steps, which is not cut to {here.steps}: "
             "ask for as many or more, or name another folder"
         )
-    begun, asked = (dict(_leaves(_comparable(header))) for header in (there, here))
+    refuse_difference(folder, "run", _comparable(there), _comparable(here))
+
+
+def refuse_difference(
+    folder: Path, what: str, there: Mapping[str, Any], here: Mapping[str, Any]
+) -> None:
+    """RunError that names the first key in which two JSON objects differ, and both values."""
+    begun, asked = dict(_leaves(there)), dict(_leaves(here))
     for key in {**begun, **asked}:
         if begun.get(key) != asked.get(key):
             raise RunError(
-                f"{folder} holds another run: {key} is {begun.get(key)!r} there and "
-                f"{asked.get(key)!r} here; name another folder"
+                f"{folder} holds another {what}: {key} is {_shown(begun, key)} there and "
+                f"{_shown(asked, key)} here; name another folder"
             )
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    return repr(values[key]) if key in values else "not set"
 
 
 def _comparable(header: Header) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def test_a_comparison_is_written_and_resumed(
     before = contents(tmp_path)
     assert set(before) == {
         "comparison.json",
+        "header.json",
         *(f"parts/tiny.{name}.{seed}.json" for name in ("trl", "oppo") for seed in (0, 1)),
     }
     assert "is not empty" in refused(*arguments)
