@@ -70,8 +70,9 @@ class Curve(NamedTuple):
         """With a point more in each gap where the curve is convex.
 
         A convex curve runs below the chord of the gap, and above the lines that come in from both
-        sides; halfway between them no curve is farther than half of what they leave open. From
-        beyond its ends come the lines of `at`: the floor on the left, the last rise on the right.
+        sides; halfway between them no curve is farther than half of what they leave open. From the
+        left of all comes the floor of `at`; from the right its last rise, so that the last gap
+        stays straight.
         """
         points = self.points()
         for high in range(1, len(self.tokens)):
