@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from oppo_sim.workload.checks import finite, whole
+from oppo_sim.workload.lengths import ENDLESS
 from oppo_sim.workload.streams import BLOCK_BITS, WITHIN, Purpose, normals
 
 ALMOST_ONE = 1 - 2.0**-53
@@ -126,8 +127,8 @@ def mixed(u: Floats, effects: Floats, share: float) -> Floats:
 
 def drifted(raw: Ints, log_factors: Floats, known_tokens: int | None) -> Ints:
     """Lengths times their factors, at least 1; those of unknown length stay above every cap."""
-    unknown = raw > (2**52 if known_tokens is None else known_tokens)
-    moved = np.clip(np.rint(raw * np.exp(log_factors)), 1, 2**53).astype(np.int64)
+    unknown = raw > (ENDLESS - 1 if known_tokens is None else known_tokens)
+    moved = np.clip(np.rint(raw * np.exp(log_factors)), 1, ENDLESS).astype(np.int64)
     return np.where(unknown, raw if known_tokens is None else known_tokens + 1, moved)
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammaincinv, gammaln, log_ndtr, ndtr, ndtri
 
 from oppo_sim.workload.checks import finite
+from oppo_sim.workload.lengths import ENDLESS, Uncut
 
 Floats = NDArray[np.float64]
-ENDLESS = 2**53  # what a response that never ends counts as: above every cap
 HALVINGS = 44  # of an interval of logarithms: to 1e-12
 
 
@@ -29,24 +29,12 @@ class Law(Protocol):
     def quantile(self, u: Floats) -> Floats: ...
 
 
-class _Unbounded:
-    """What makes a law `Lengths`: it has no prompts, and no source that cut it."""
-
-    @property
-    def prompts(self) -> None:
-        return None
-
-    @property
-    def known_tokens(self) -> None:
-        return None
-
-
 def _whole_tokens(exact: Floats) -> NDArray[np.int64]:
     return np.clip(np.rint(exact), 1, ENDLESS).astype(np.int64)
 
 
 @dataclass(frozen=True)
-class Lognormal(_Unbounded):
+class Lognormal(Uncut):
     """log E is normal with mean `mu` and standard deviation `sigma`, of natural logarithms."""
 
     mu: float
@@ -77,7 +65,7 @@ class Lognormal(_Unbounded):
 
 
 @dataclass(frozen=True)
-class Gamma(_Unbounded):
+class Gamma(Uncut):
     """Density proportional to x^(shape - 1) exp(-x / scale_tokens)."""
 
     shape: float
@@ -107,7 +95,7 @@ class Gamma(_Unbounded):
 
 
 @dataclass(frozen=True)
-class Weibull(_Unbounded):
+class Weibull(Uncut):
     """P(E > x) = exp(-(x / scale_tokens)^shape)."""
 
     shape: float
@@ -135,7 +123,7 @@ class Weibull(_Unbounded):
 
 
 @dataclass(frozen=True)
-class Mixture(_Unbounded):
+class Mixture(Uncut):
     """One of two lognormals: the first with probability `weight`."""
 
     weight: float
@@ -189,7 +177,7 @@ Family = Lognormal | Gamma | Weibull | Mixture
 
 
 @dataclass(frozen=True)
-class Endless(_Unbounded):
+class Endless(Uncut):
     """`body`, but a share of the responses never ends by itself: loops, cut at whatever cap.
 
     Real caps show a point mass with next to nothing just below it, which no smooth tail has.

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from oppo_sim.workload.checks import finite, whole
 
+ENDLESS = 2**53  # what a response that never ends counts as: above every cap, and a whole float
+
 
 class Lengths(Protocol):
     """A distribution of token counts, before any cap of the scenario."""
@@ -26,14 +28,8 @@ class Lengths(Protocol):
         """The lengths (>= 1, raw) at probabilities u in [0, 1); known_tokens + 1 means 'longer'."""
 
 
-@dataclass(frozen=True)
-class Constant:
-    """Every length is `tokens`."""
-
-    tokens: int
-
-    def __post_init__(self) -> None:
-        whole("tokens", self.tokens)
+class Uncut:
+    """What has no prompts of its own, and no source that cut it."""
 
     @property
     def prompts(self) -> None:
@@ -43,12 +39,22 @@ class Constant:
     def known_tokens(self) -> None:
         return None
 
+
+@dataclass(frozen=True)
+class Constant(Uncut):
+    """Every length is `tokens`."""
+
+    tokens: int
+
+    def __post_init__(self) -> None:
+        whole("tokens", self.tokens)
+
     def ppf(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.full(u.shape, self.tokens, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Uncut):
     """The exponential law on whole tokens: X = ceil(E), E exponential with `rate_per_token`.
 
     Rounding up makes X geometric on 1, 2, ..., the one discrete law without memory: what is left of
@@ -63,20 +69,12 @@ class Exponential:
         finite("mean_tokens", self.mean_tokens, least=1)
 
     @property
-    def prompts(self) -> None:
-        return None
-
-    @property
-    def known_tokens(self) -> None:
-        return None
-
-    @property
     def rate_per_token(self) -> float:
         return math.inf if self.mean_tokens == 1 else -math.log1p(-1 / self.mean_tokens)
 
     def ppf(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
         exact = -np.log1p(-u) / self.rate_per_token
-        return np.clip(np.ceil(exact), 1, 2.0**53).astype(np.int64)
+        return np.clip(np.ceil(exact), 1, ENDLESS).astype(np.int64)
 
 
 @dataclass(frozen=True)

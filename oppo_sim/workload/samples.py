@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oppo_sim.workload.checks import whole
-from oppo_sim.workload.laws import ENDLESS
-from oppo_sim.workload.tables import QuantileTable
+from oppo_sim.workload.lengths import ENDLESS
 
 LOOKS_CUT = 0.002  # of the responses end at the longest length
-Q_OF_TABLES = tuple(i / 200 for i in range(201))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,27 +92,3 @@ class Sample:
         """The lengths, under the cap, at probabilities u in [0, 1)."""
         place = np.searchsorted(self._cumulative, u, side="right")
         return self.under_cap[np.minimum(place, len(self.tokens) - 1)]
-
-    def longest_of(self, batch: int) -> float:
-        """E[max of `batch` responses], drawn with replacement."""
-        powers = self._cumulative**batch
-        return float(self.under_cap @ np.diff(powers, prepend=0.0))
-
-    def table(self, name: str) -> QuantileTable:
-        """The quantile table of the sample, in the form of those that are shipped."""
-        return QuantileTable(
-            name,
-            Q_OF_TABLES,
-            tuple(np.maximum.accumulate(self._quantiles()).tolist()),
-            cap_tokens=self.cap_tokens if self.cut else None,
-            cap_share=self.cut / self.n if self.cut else None,
-            max_below_cap=int(self.body.tokens[-1]) if self.cut else None,
-        )
-
-    def _quantiles(self) -> NDArray[np.float64]:
-        """Linear between order statistics, as numpy's default."""
-        place = np.asarray(Q_OF_TABLES) * (self.n - 1)
-        ends, low = np.cumsum(self.counts), np.floor(place)
-        below = self.tokens[np.searchsorted(ends, low, side="right")]
-        above = self.tokens[np.searchsorted(ends, np.ceil(place), side="right")]
-        return np.asarray(below + (place - low) * (above - below))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oppo_sim.workload.checks import whole
+from oppo_sim.workload.lengths import ENDLESS
 
 OVERCOMMITS = (4 / 112, 8 / 112, 16 / 112)  # of the batch
 STEPS, BURN_IN, SEED = 4000, 50, 20_250_925
@@ -61,7 +62,7 @@ def tail(
     whole("batch", batch)
     if overcommits is None:
         overcommits = tuple(dict.fromkeys(max(1, round(share * batch)) for share in OVERCOMMITS))
-    cap = 2**53 if cap_tokens is None else whole("cap_tokens", cap_tokens)
+    cap = ENDLESS if cap_tokens is None else whole("cap_tokens", cap_tokens)
     u = (np.arange(POINTS) + 0.5) / POINTS
     raw = lengths.ppf(u)
     longest = float(np.minimum(lengths.ppf(u ** (1 / batch)), cap).mean())
