@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +94,13 @@ def test_an_engine_may_be_changed_and_a_reward_may_answer() -> None:
     assert isinstance(priced, Roofline)
     assert (priced.actor.engine.name, priced.actor.engine.fixed_s) == ("vllm", 0.084)
     assert [h.answer_tokens for h in priced.scorer.models] == [50, 0, 0]
+
+
+def test_a_card_with_a_byte_order_mark_and_a_suffix_in_capitals_is_read(tmp_path: Path) -> None:
+    """As some editors of Windows save it: the same costs as the shipped card."""
+    shipped = files("oppo_sim") / "data" / "hardware" / "H200.toml"
+    (tmp_path / "MINE.TOML").write_bytes(b"\xef\xbb\xbf" + shipped.read_bytes())
+    mine = load_scenario("stackexchange-7b", {"cluster.card": str(tmp_path / "MINE.TOML")})
+    plain = load_scenario("stackexchange-7b")
+    assert costs(mine).decode == costs(plain).decode
+    assert costs(mine).train_s(8, 4000, 900) == costs(plain).train_s(8, 4000, 900)
