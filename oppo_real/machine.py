@@ -34,6 +34,7 @@ class Machine:
     limits: Limits
     models: Models
     trainer: Trainer
+    clock: Clock
     stats: dict[int, Mapping[str, float]]  # by update, until they are read
 
     def checkpoint(self, state: State) -> Checkpoint:
@@ -108,7 +109,7 @@ def machine(
         with TorchBackend(
             places, _host(real, workers, places), store, stats.__setitem__
         ) as backend:
-            yield Machine(backend, limits, models, trainer, stats)
+            yield Machine(backend, limits, models, trainer, build.clock, stats)
 
 
 def _read_again(

@@ -13,6 +13,7 @@ from transformers.utils import logging
 from oppo_real import checkpoint
 from oppo_real.build import real_of
 from oppo_real.machine import Machine, machine
+from oppo_real.profiling import StepProfiler
 from oppo_sim.config import Scenario
 from oppo_sim.engine import run
 from oppo_sim.engine.spans import SpanRecorder
@@ -37,12 +38,14 @@ def train(
     out: Path,
     *,
     resume: bool = False,
+    profile_step: int | None = None,
 ) -> Iterator[Step]:
     """Train to `header.steps` and yield each step as it ends; `out` holds all that is left of it.
 
     run.json, steps.jsonl, spans.jsonl and updates.jsonl, checkpoints/, TensorBoard's event files,
     and model/ when the run is done. `resume` goes on from the last checkpoint: what was written
-    after it is cut off and happens anew. Raises ConfigError, ModelError, RunError before the first
+    after it is cut off and happens anew. `profile_step`: torch.profiler records that step, counted
+    from 0, into torch.json. Raises ConfigError, ModelError, RunError before the first
     step; EngineError where a lane fails, from which the checkpoints are whole.
     """
     claim_folder(out, resume=resume)
@@ -68,7 +71,10 @@ def train(
         recorder.resume(state.now_s, waiting)
         if done == header.steps:
             return
+        profiler = stack.enter_context(StepProfiler(out, profile_step, on.clock))
+        profiler.begin(done)
         for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
+            profiler.begin(record.step + 1)
             stats = on.stats.pop(record.step)
             journal.update(record.step, stats)
             journal.step(record)

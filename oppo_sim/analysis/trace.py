@@ -19,9 +19,10 @@ from typing import Any
 from oppo_sim.analysis.metrics import STAGES, exposed
 from oppo_sim.analysis.tracks import STEPS_PID, Tracks, no_spans, tracks_of
 from oppo_sim.records import Span, StepRecord
-from oppo_sim.runs import Header, RunError, each_span, each_step, read_header
+from oppo_sim.runs import TORCH, Header, RunError, each_span, each_step, read_header
 
 Event = dict[str, Any]
+TORCH_PID = 1_000_000  # and on: beyond every device's and the threads'
 
 
 @dataclass(slots=True)
@@ -78,6 +79,23 @@ def _events(folder: Path, header: Header, tracks: Tracks, written: Written) -> I
             yield from _arrow(written.arrows, lane, at_s, span, tracks)
             written.arrows += 1
         written.spans += 1
+    yield from _torch(folder)
+
+
+def _torch(folder: Path) -> Iterator[Event]:
+    """What torch.profiler saw of one step, in processes of its own."""
+    file = folder / TORCH
+    if not file.exists():
+        return
+    try:
+        events = json.loads(file.read_bytes())["traceEvents"]
+        pids = {pid: TORCH_PID + n for n, pid in enumerate(sorted({e["pid"] for e in events}))}
+        for event in events:
+            yield {**event, "pid": pids[event["pid"]]}
+        for pid in pids.values():
+            yield _meta("process_name", pid, pid, {"name": "torch.profiler"})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{file}: not what torch.profiler saw ({error}); delete it") from None
 
 
 def _names(header: Header, tracks: Tracks) -> Iterator[Event]:

@@ -42,13 +42,18 @@ def train(
     ] = None,
     sets: console.Sets = None,
     resume: console.Resume = False,
+    profile: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="STEP", help="Record this step with torch.profiler."),
+    ] = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Train with PPO on this machine, scheduled as in the simulator.
 
     The folder gets what `oppo run` writes, so that `oppo trace` and `oppo plot` read it, and
     updates.jsonl (loss, KL and the like, under TRL's names), TensorBoard's event files, checkpoints
-    and, in the end, model/. --resume goes on from the last checkpoint. Needs the extra [real].
+    and, in the end, model/. --resume goes on from the last checkpoint. What --profile records is a
+    part of what `oppo trace` writes. Needs the extra [real].
     """
     from oppo_sim.analysis.documents import schedule_document
     from oppo_sim.config import load_scenario, load_schedule
@@ -65,8 +70,10 @@ def train(
         spans=True,
         role="measured",
     )
+    recorded = None if profile is None else profile - 1
+    steps_done = _real().train(loaded, chosen, header, out, resume=resume, profile_step=recorded)
     with _Watch(f"{loaded.name}, {chosen.name}", header.steps) as watch:
-        for step in _real().train(loaded, chosen, header, out, resume=resume):
+        for step in steps_done:
             watch(step.record, step.stats)
     metrics = _metrics(out)
     if as_json:

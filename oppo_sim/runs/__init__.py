@@ -1,6 +1,7 @@
 """A run on disk: written whole line by whole line, read back, resumed (standard library only)."""
 
 from oppo_sim.runs.folder import (
+    TORCH,
     Header,
     Run,
     RunError,
@@ -15,6 +16,7 @@ from oppo_sim.runs.journal import RunJournal
 from oppo_sim.runs.writer import RunWriter, refuse_difference
 
 __all__ = [
+    "TORCH",
     "Header",
     "Run",
     "RunError",

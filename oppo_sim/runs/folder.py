@@ -4,6 +4,7 @@ run.json      schema, role of the numbers, scenario, schedule, seed, steps; no t
 steps.jsonl   one StepRecord a line: pandas.read_json(path, lines=True)
 spans.jsonl   one Span a line, only where they were asked for
 updates.jsonl what each update says of its loss, KL and the like; only of a real machine
+torch.json    torch's own spans of one step, in the run's time; only where they were asked for
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord
 from oppo_sim.runs.rows import from_json, kinds_of, refuse_other_kinds, span_of, step_of
 
 RUN, STEPS, SPANS, UPDATES = "run.json", "steps.jsonl", "spans.jsonl", "updates.jsonl"
+TORCH = "torch.json"
 Row = TypeVar("Row")
 
 

@@ -99,6 +99,21 @@ def test_a_run_leaves_its_folder(config: Path, tmp_path: Path, capsys: Any) -> N
     assert main(["trace", str(out)]) == 0
 
 
+def test_torchs_own_spans_lie_in_their_step(config: Path, tmp_path: Path) -> None:
+    """Of all lanes' threads, on the run's clock, in the file that the run's own spans are in."""
+    out = tmp_path / "run"
+    assert train(config, out, "--steps", "3", "--profile", "2") == 0
+    assert main(["trace", str(out)]) == 0
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    ours = {event["pid"] for event in events if event.get("cat") == "train"}
+    torchs = [event for event in events if event["ph"] == "X" and event["pid"] >= 1_000_000]
+    assert ours
+    assert len({event["tid"] for event in torchs}) >= 3  # actor, scorer, trainer
+    step, slack_us = read_run(out).steps[1], 1e5
+    assert min(event["ts"] for event in torchs) > step.start_s * 1e6 - slack_us
+    assert max(event["ts"] + event["dur"] for event in torchs) < step.end_s * 1e6 + slack_us
+
+
 @pytest.mark.parametrize("schedule", ["trl", "oppo"])
 def test_a_run_that_goes_on_ends_with_the_same_weights(
     schedule: str, config: Path, tmp_path: Path
