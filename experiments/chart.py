@@ -29,6 +29,12 @@ def panels(count: int, width: float = 10.0, height: float = 4.6, **how: Any) -> 
     return figure, figure.subplots(1, count, **how)
 
 
+def grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    """A figure and its axes, in rows."""
+    figure = canvas.figure(width, height)
+    return figure, figure.subplots(rows, columns)
+
+
 def line(axes: Axes, place: int, x: Sequence[float], y: Sequence[float], **how: Any) -> None:
     """The `place`-th line of a panel."""
     looks = {"color": COLOURS[place], "marker": MARKERS[place], "markersize": 4, "linewidth": 1.5}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import chart
 from experiments.result import Experiment, Result, Row
-from experiments.runs import Variant, simulated
+from experiments.runs import Runs, Variant, simulated
 
 SCENARIO = "stackexchange-7b"
 CHUNKS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)  # the last one is the cap
@@ -21,6 +25,7 @@ CURVES: tuple[tuple[str, dict[str, object], dict[str, object]], ...] = (
     ("neither cost nor wait", FREE, AT_ONCE),
 )
 SCHEDULES = ("intra", "oppo")
+Place = tuple[str, int, int]  # schedule, place in CURVES, chunk
 
 
 def run(quick: bool) -> Result:
@@ -32,31 +37,59 @@ def run(quick: bool) -> Result:
     ]
     found = simulated(variants, seeds=1 if quick else 2, steps=15 if quick else 120)
     runs = dict(zip(places, found, strict=True))
-    rows: list[Row] = []
-    for (schedule, curve, chunk), each in runs.items():
-        mean, low, high = each.step_s
-        rows.append(
-            {
-                "scenario": SCENARIO,
-                "schedule": schedule,
-                "curve": CURVES[curve][0],
-                "chunk_tokens": chunk,
-                "step_s": mean,
-                "low_s": low,
-                "high_s": high,
-            }
-        )
     curves = {
         (s, curve): {c: runs[s, curve, c].step_s.mean for c in chunks}
         for s in SCHEDULES
         for curve in range(len(CURVES))
     }
-    return Result(rows, _draw(curves), _text(curves))
+    added = {(s, c): _added(runs, s, c) for s in SCHEDULES for c in chunks}
+    rows = [_row(place, each) for place, each in runs.items()]
+    text = [*_text(curves), *_causes(curves, added), *_scorer(runs)]
+    return Result(rows, _draw(curves, added), text)
 
 
-def _draw(curves: dict[tuple[str, int], dict[int, float]]) -> Figure:
-    figure, axes = chart.panels(2, height=4.9)
-    for panel, schedule in zip(axes, SCHEDULES, strict=True):
+class Added(NamedTuple):
+    """Seconds of a step that the chunk decides."""
+
+    stalls: float  # of the actors at the ends of rounds, as far as generation takes longer
+    exposed: float  # scoring after the last finish of the batch
+
+    @property
+    def sum(self) -> float:
+        return self.stalls + self.exposed
+
+
+def _added(runs: Mapping[Place, Runs], schedule: str, chunk: int) -> Added:
+    base, free = (runs[schedule, curve, chunk] for curve in (0, 1))
+    stalls = base.stage_s("generation") - free.stage_s("generation")
+    return Added(stalls, base.stage_s("scoring"))
+
+
+def _row(place: Place, runs: Runs) -> Row:
+    schedule, curve, chunk = place
+    mean, low, high = runs.step_s
+    return {
+        "scenario": SCENARIO,
+        "schedule": schedule,
+        "curve": CURVES[curve][0],
+        "chunk_tokens": chunk,
+        "step_s": mean,
+        "low_s": low,
+        "high_s": high,
+        "generation_s": runs.stage_s("generation"),
+        "exposed_scoring_s": runs.stage_s("scoring"),
+        "waiting_s": runs.stage_s("waiting"),
+        "scorer_s": runs.metrics[0].score_s,
+        "hidden_score_share": runs.metrics[0].hidden_score_share,
+    }
+
+
+def _draw(
+    curves: dict[tuple[str, int], dict[int, float]], added: Mapping[tuple[str, int], Added]
+) -> Figure:
+    figure, axes = chart.panels(3, width=13.5, height=4.9)
+    _draw_added(axes[2], {chunk: each for (s, chunk), each in added.items() if s == "intra"})
+    for panel, schedule in zip(axes[:2], SCHEDULES, strict=True):
         for place, (label, *_) in enumerate(CURVES):
             curve = curves[schedule, place]
             dashed = "-" if place == 0 else "--"
@@ -77,6 +110,23 @@ def _draw(curves: dict[tuple[str, int], dict[int, float]]) -> Figure:
         "depend on assumed efficiencies; compare shapes. The vertical axes do not begin at 0.",
     )
     return figure
+
+
+def _draw_added(panel: Axes, added: Mapping[int, Added]) -> None:
+    chunks = list(added)
+    for look, (label, values) in enumerate(
+        (
+            ("both", [each.sum for each in added.values()]),
+            ("stalls at the ends of rounds", [each.stalls for each in added.values()]),
+            ("scoring after the last finish", [each.exposed for each in added.values()]),
+        )
+    ):
+        chart.line(panel, look, chunks, values, label=label, ls="--" if look else "-")
+    chart.tokens_axis(panel, chunks, "chunk (response tokens; 2,048 = the cap)")
+    panel.set_title("schedule intra: what the chunk adds to a step", loc="left")
+    panel.set_ylabel("seconds")
+    panel.set_ylim(bottom=0)
+    panel.legend(fontsize=7.5, loc="upper center")
 
 
 def _text(curves: dict[tuple[str, int], dict[int, float]]) -> list[str]:
@@ -114,6 +164,46 @@ def _text(curves: dict[tuple[str, int], dict[int, float]]) -> list[str]:
         "end, which is assumed."
     )
     return said
+
+
+def _causes(
+    curves: dict[tuple[str, int], dict[int, float]], added: Mapping[tuple[str, int], Added]
+) -> list[str]:
+    """Both arms in seconds."""
+    said = []
+    for schedule in SCHEDULES:
+        base = curves[schedule, 0]
+        best = min(base, key=base.__getitem__)
+        listed = "; ".join(
+            f"{chunk} tokens: {added[schedule, chunk].stalls:.1f} s of stalls and "
+            f"{added[schedule, chunk].exposed:.1f} s of scoring after the last finish"
+            for chunk in dict.fromkeys((min(base), best, max(base)))
+        )
+        said.append(f"In seconds per step, {schedule}: {listed}.")
+    base = curves["intra", 0]
+    rest = [base[chunk] - added["intra", chunk].sum for chunk in base]
+    said.append(
+        f"The rest of intra's step is {min(rest):.1f} to {max(rest):.1f} s at any chunk. A stall "
+        "of 0.5 s comes once per chunk of the longest response; with the whole response as the "
+        "chunk the scorer begins when all is decoded."
+    )
+    return said
+
+
+def _scorer(runs: Mapping[Place, Runs]) -> list[str]:
+    """What smaller chunks cost the scorer, and why oppo wants them smaller."""
+    chunks = sorted({chunk for _, _, chunk in runs})
+    small, large = (runs["intra", 0, chunk].metrics[0] for chunk in (chunks[0], chunks[-1]))
+    hidden = small.hidden_score_share or 0.0
+    seconds = {s: runs[s, 1, chunks[-1]].stage_s("generation") for s in SCHEDULES}
+    return [
+        "The scorer makes no arm: no device both decodes and scores here, so there is no "
+        f"contention, and the calls for chunks of {chunks[0]} tokens keep it busy "
+        f"{small.score_s:.1f} s instead of {large.score_s:.1f}, of which {hidden:.0%} is hidden.",
+        f"oppo wants smaller chunks than intra because it generates in {seconds['oppo']:.1f} s "
+        f"instead of {seconds['intra']:.1f}: fewer rounds to pay for, and the scorer has to begin "
+        f"early to hide its {large.score_s:.1f} s.",
+    ]
 
 
 def _near(curve: dict[int, float]) -> str:

@@ -2,164 +2,233 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from joblib import Parallel, delayed
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import chart
+from experiments.memories import REGIMES, Regime
+from experiments.refilled import Refilled
 from experiments.result import Experiment, Result
-from experiments.runs import Runs, Variant, simulated
+from experiments.runs import Runs
+from oppo_sim.analysis.metrics import summarise
+from oppo_sim.analysis.parts import cores
+from oppo_sim.simulate import costs, simulate
 
-SCENARIO = "stackexchange-7b"
-RESERVE = 2560  # tokens of a rollout at most: a prompt of 512, a response of 2048
-WAVES = tuple([RESERVE * rollouts for rollouts in (1, 2, 4, 8, 16, 24)])
-OVERCOMMITS = (4, 8, 16, 32)
-EACH = {"flush": "round", "refill": "event"}
-# what a lane does: its name, the schedule's axes, the KV memories of a lane
-LANES: tuple[tuple[str, dict[str, Any], tuple[int, ...]], ...] = (
-    ("admitted when its whole reserve fits", EACH, WAVES),
-    (
-        "admitted at once, youngest preempted",
-        {**EACH, "kv_reserve_tokens": 1},
-        (2600, 3200, 4000, 5000, 8000, 16000, 61440),
-    ),
-    (
-        "static batches, what is left over thrown away",
-        {"refill": "batch", "surplus": "drop", "partial": "nothing"},
-        tuple([RESERVE * rollouts for rollouts in (1, 2, 3, 4, 6, 8, 12, 16, 18, 24)]),
-    ),
-)
-QUICK = {0: (RESERVE, 61440), 1: (3200, 61440), 2: (RESERVE, 61440)}
-Key = tuple[int, int, int]  # place in LANES, KV tokens of a lane, D
+LOSES = range(3, 5)  # of REGIMES: with many rollouts per lane
+Key = tuple[int, int, int]  # place in REGIMES, KV tokens of a lane, D
+
+
+class Case(NamedTuple):
+    """The runs of a key, and per step: preemptions, and what a lane prefills again."""
+
+    runs: Runs
+    preemptions: float
+    again_tokens: float  # of all lanes, prompts included
+    again_s: float  # of one lane
+
+    @property
+    def again_share(self) -> float:
+        """Tokens prefilled again per token decoded."""
+        return self.again_tokens / self.runs.metrics[0].decoded_tokens
 
 
 def run(quick: bool) -> Result:
-    overcommits = (8, 32) if quick else OVERCOMMITS
     keys = [
         (place, kv, d)
-        for place, (_, _, memories) in enumerate(LANES)
-        for kv in (QUICK[place] if quick else memories)
-        for d in (0, *overcommits)
+        for place, regime in enumerate(REGIMES)
+        for kv in (regime.quick if quick else regime.memories)
+        for d in (0, *(regime.overcommits[-1:] if quick else regime.overcommits))
     ]
-    variants = [
-        Variant(
-            SCENARIO,
-            "inter",
-            {**LANES[place][1], "overcommit": d},
-            {"cluster.kv_tokens": kv, "cluster.slots": 64},
-        )
-        for place, kv, d in keys
-    ]
-    found = simulated(variants, seeds=1 if quick else 2, steps=40 if quick else 120)
-    runs = dict(zip(keys, found, strict=True))
-    gains = {key: runs[key].gain(runs[*key[:2], 0]).mean for key in keys if key[2]}
-    return Result([_row(key, runs, gains) for key in gains], _draw(gains), _text(gains))
+    found = Parallel(n_jobs=cores())(delayed(_case)(key, quick) for key in keys)
+    cases: dict[Key, Case] = dict(zip(keys, found, strict=True))
+    gains = {key: cases[key].runs.gain(cases[*key[:2], 0].runs).mean for key in keys if key[2]}
+    rows = [_row(key, cases, gains) for key in gains]
+    return Result(rows, _draw(cases, gains), _text(cases, gains))
 
 
-def _row(key: Key, runs: dict[Key, Runs], gains: dict[Key, float]) -> dict[str, Any]:
+def _case(key: Key, quick: bool) -> Case:
     place, kv, d = key
-    own, base = runs[key], runs[place, kv, 0]
-    first = own.metrics[0]
+    regime = REGIMES[place]
+    scenario, schedule = regime.variant(kv, d).load()
+    price = costs(scenario)
+    steps, warmup = (min(regime.steps, 40), 0) if quick else (regime.steps, regime.warmup)
+    if quick and regime.warmup:
+        steps, warmup = 5, 2
+    metrics, watched = [], []
+    for seed in range(1 if quick else regime.seeds):
+        again = Refilled(regime.prompt_tokens, lambda n: price.prefill_s(n, 0.5 * n * n))
+        records = simulate(scenario, schedule, seed=seed, steps=steps, listen=again)
+        metrics.append(summarise(records, warmup=warmup))
+        watched.append(again)
+    number = steps * len(watched)
+    return Case(
+        Runs(tuple(metrics)),
+        sum(each.preemptions for each in watched) / number,
+        sum(each.tokens for each in watched) / number,
+        sum(each.seconds for each in watched) / number / scenario.cluster.actors,
+    )
+
+
+def _row(key: Key, cases: dict[Key, Case], gains: dict[Key, float]) -> dict[str, Any]:
+    place, kv, d = key
+    own, base = cases[key], cases[place, kv, 0]
+    first = own.runs.metrics[0]
     return {
-        "scenario": SCENARIO,
-        "lane": LANES[place][0],
+        "scenario": REGIMES[place].scenario,
+        "lane": REGIMES[place].name,
+        "batch": REGIMES[place].batch,
         "kv_tokens": kv,
         "overcommit": d,
-        "step_s": own.step_s.mean,
+        "step_s": own.runs.step_s.mean,
         "gain": gains[key],
-        "generation_gain": base.stage_s("generation") / own.stage_s("generation"),
-        "reprefilled_share": first.reprefilled_share,
+        "generation_gain": base.runs.stage_s("generation") / own.runs.stage_s("generation"),
+        "preemptions_per_step": own.preemptions,
+        "again_share": own.again_share,
+        "again_s_per_lane": own.again_s,
+        "again_s_per_lane_without": base.again_s,
         "wasted_share": first.wasted_share,
         "trained_tokens_mean": first.trained_tokens_mean,
     }
 
 
-def _draw(gains: dict[Key, float]) -> Figure:
-    figure, axes = chart.panels(3, width=11.5, height=4.6, sharey=True)
-    overcommits = sorted({d for _, _, d in gains})
-    for place, panel in enumerate(axes):
-        memories = sorted({kv for at, kv, _ in gains if at == place})
-        for look, d in enumerate(overcommits):
-            curve = [gains[place, kv, d] for kv in memories]
-            chart.line(panel, look, memories, curve, label=f"D = {d}")
-        panel.axhline(1.0, color="black", lw=0.8)
-        panel.axhspan(0.5, 1.0, color="#EEEEEE", zorder=0)
-        ticks = memories[:1]
-        ticks += [kv for kv in memories if kv in WAVES or (kv % 4000 == 0 and kv > ticks[0])]
-        chart.tokens_axis(panel, list(dict.fromkeys(ticks)), "KV memory of an actor lane (tokens)")
-        panel.set_title(LANES[place][0], loc="left", size=9)
-    axes[0].set_ylim(0.85, 1.08 * max(gains.values()))
-    axes[0].set_ylabel("gain in step time over D = 0, same memory (x)")
-    axes[0].legend(loc="upper left")
-    axes[0].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
-                 transform=axes[0].transAxes)  # fmt: skip
+def _draw(cases: dict[Key, Case], gains: dict[Key, float]) -> Figure:
+    figure, grid = chart.grid(2, 3, width=12.0, height=8.2)
+    panels = list(grid.flat)
+    for place, panel in enumerate(panels[: len(REGIMES)]):
+        _draw_gains(panel, place, gains)
+    panels[0].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
+                   transform=panels[0].transAxes)  # fmt: skip
+    _draw_again(panels[-1], cases)
+    many = REGIMES[LOSES[0]]
     chart.caption(
         figure,
-        f"Scenario {SCENARIO}, schedule inter with fixed D, B = 112 on 7 lanes (16 each); a "
-        f"rollout needs at most {RESERVE:,} tokens. Left and right: its whole need is reserved, "
-        "the rest queues (right: until all lanes are empty). Middle: only the prompt is. "
-        "Right: a batch fills whole waves "
-        "with 1, 2, 4, 8 or 16 rollouts a lane, not with 3, 6 or 12.",
+        "Schedule inter with fixed D. Top: stackexchange-7b, B = 112 on 7 lanes (16 each), at most "
+        "2,560 tokens a rollout; what does not fit queues (right: until all lanes are empty; a "
+        "batch fills whole waves with 1, 2, 4, 8 or 16 rollouts a lane, not with 3, 6 or 12). "
+        f"Below: B = {many.batch} on 7 lanes (73 each) of A100-80 at vLLM's speed, prompts of "
+        f"{many.prompt_tokens} tokens, DeepSeek-R1's lengths cut at 2,048, a rule for a reward. "
+        f"What is paused for training keeps its cache (left) or not (middle). One seed, "
+        f"{many.steps - many.warmup} steps there.",
         165,
     )
     return figure
 
 
-def _text(gains: dict[Key, float]) -> list[str]:
+def _draw_gains(panel: Axes, place: int, gains: dict[Key, float]) -> None:
+    memories = sorted({kv for at, kv, _ in gains if at == place})
+    for look, d in enumerate(sorted({d for at, _, d in gains if at == place})):
+        curve = [gains[place, kv, d] for kv in memories]
+        chart.line(panel, look, memories, curve, label=f"D = {d}")
+    highest = max(gain for (at, _, _), gain in gains.items() if at == place)
+    lowest = min(gain for (at, _, _), gain in gains.items() if at == place)
+    panel.axhline(1.0, color="black", lw=0.8)
+    panel.axhspan(0.0, 1.0, color="#EEEEEE", zorder=0)
+    panel.set_ylim(min(0.95, lowest - 0.03), highest + 0.15 * (highest - 0.95))
+    ticks = [kv for n, kv in enumerate(memories) if n == 0 or kv > 1.3 * memories[n - 1]]
+    chart.tokens_axis(panel, ticks, "KV memory of an actor lane (tokens)")
+    panel.set_title(REGIMES[place].name, loc="left", size=9)
+    panel.set_ylabel("gain in step time over D = 0 (x)", size=8)
+    panel.legend(loc="upper left", fontsize=7.5)
+
+
+def _draw_again(panel: Axes, cases: dict[Key, Case]) -> None:
+    """Why: what lanes with many rollouts prefill again, without D and with the largest."""
+    for look, place in enumerate(LOSES):
+        memories = sorted({kv for at, kv, _ in cases if at == place})
+        most = max(d for at, _, d in cases if at == place)
+        for d, style in ((0, "--"), (most, "-")):
+            curve = [cases[place, kv, d].again_s for kv in memories]
+            label = f"{REGIMES[place].name.split(', ')[-1]}, D = {d}"
+            chart.line(panel, look, memories, curve, ls=style, label=label)
+    chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
+    panel.set_title("why: prefilled again, many per lane", loc="left", size=9)
+    panel.set_ylabel("seconds of a lane per step", size=8)
+    panel.legend(fontsize=7.5)
+
+
+def _text(cases: dict[Key, Case], gains: dict[Key, float]) -> list[str]:
     said = [
-        f"On {SCENARIO} the KV memory of the seven actor lanes was cut, and D rollouts beyond the "
-        "batch compared with D = 0 on the same memory."
+        "The KV memory of the actor lanes was cut, and D rollouts beyond the batch compared with "
+        "D = 0 on the same memory."
     ]
-    for place, (name, _, _) in enumerate(LANES):
-        most = max(kv for at, kv, _ in gains if at == place)
-        least = min(kv for at, kv, _ in gains if at == place)
-        at_least = {d: g for (at, kv, d), g in gains.items() if at == place and kv == least}
-        at_most = {d: g for (at, kv, d), g in gains.items() if at == place and kv == most}
-        slower = sorted({kv for (at, kv, _), g in gains.items() if at == place and g < 1})
-        below = (
-            f"it is below 1 (D makes steps slower) at {', '.join(f'{kv:,}' for kv in slower)} "
-            f"tokens, {min(g for (at, _, _), g in gains.items() if at == place):.2f} x at worst"
-            if slower
-            else "it falls, but never below 1"
-        )
-        said.append(
-            f"{name[0].upper()}{name[1:]}: the gain goes from {_range(at_most)} at {most:,} tokens "
-            f"to {_range(at_least)} at {least:,}; {below}."
-        )
-    reverses = [LANES[place][0] for place in range(len(LANES)) if reversal(gains, place)]
-    kept = [LANES[place][0] for place in range(len(LANES)) if not reversal(gains, place)]
+    for place, regime in enumerate(REGIMES):
+        said.append(_of(regime, {key[1:]: gain for key, gain in gains.items() if key[0] == place}))
+    reverses = [REGIMES[place].name for place in range(len(REGIMES)) if reversal(gains, place)]
+    kept = [REGIMES[place].name for place in range(len(REGIMES)) if not reversal(gains, place)]
     if reverses:
         said.append(f"So the gain falls and then reverses here: {'; '.join(reverses)}.")
     if kept:
-        said.append(
-            f"It does not reverse here: {'; '.join(kept)}. There, what does not fit waits in the "
-            "queue and loses little: a preempted rollout keeps its tokens, to prefill them again "
-            "is cheap beside decoding them, and the queue keeps lanes busy at the end of a step."
-        )
+        said.append(f"It falls without reversing here: {'; '.join(kept)}.")
+    said += [_why(place, cases, gains) for place in LOSES]
+    queued = {key: case for key, case in cases.items() if key[0] < 2 and key[2]}
     said.append(
-        "Where left-overs are thrown away part of the gain with ample memory is skipped work: long "
-        "responses are trained less often (column trained_tokens_mean)."
+        "The paper's set-up does not reverse, because nothing is lost: what does not fit waits in "
+        "a queue that keeps the slots of the lanes full, and at most "
+        f"{max(case.again_share for case in queued.values()):.2f} tokens are prefilled again per "
+        "token decoded, "
+        f"{max(case.again_s for case in queued.values()):.1f} s of a lane per step "
+        f"of {min(case.runs.step_s.mean for case in queued.values()):.0f} s or more: with 16 "
+        "rollouts a lane a decoded token costs far more than a prefilled one."
     )
     said.append(
-        "Overcommitment turns into a loss in this simulator where work beyond the batch is thrown "
-        "away and takes memory from work that counts. Systems whose preemption costs more than a "
-        "prefill are not covered."
+        "A loss takes work that is done twice or thrown away, and a D = 0 that is without it: "
+        "memory in which a batch fits, but not a batch and D. With less, batches alone are "
+        "preempted or queue as well, and D gains again. Searched and found without a loss: prompts "
+        "of 4,096 tokens, vLLM's speed and D = 112 on 16 rollouts a lane. Where left-overs are "
+        "thrown away part of the gain with ample memory is skipped work (column "
+        "trained_tokens_mean)."
     )
     return said
 
 
-def _range(gains: dict[int, float]) -> str:
-    return f"{min(gains.values()):.2f}-{max(gains.values()):.2f} x"
+def _of(regime: Regime, gains: dict[tuple[int, int], float]) -> str:
+    """What a regime's gains do, from ample memory down."""
+    most, least = max(kv for kv, _ in gains), min(kv for kv, _ in gains)
+    lowest = min(gains, key=gains.__getitem__)
+    ample = _range([gain for (kv, _), gain in gains.items() if kv == most])
+    scarce = _range([gain for (kv, _), gain in gains.items() if kv == least])
+    slower = sorted({kv for (kv, _), gain in gains.items() if gain < 1})
+    below = (
+        f"it is below 1 (D makes steps slower) at {', '.join(f'{kv:,}' for kv in slower)} tokens"
+        if slower
+        else "it is never below 1"
+    )
+    return (
+        f"{regime.name[0].upper()}{regime.name[1:]} ({regime.scenario}, B = {regime.batch}): the "
+        f"gain is {ample} at {most:,} tokens and {scarce} at {least:,}; {below}; "
+        f"{gains[lowest]:.2f} x at worst (D = {lowest[1]}, {lowest[0]:,} tokens)."
+    )
+
+
+def _why(place: int, cases: dict[Key, Case], gains: dict[Key, float]) -> str:
+    """What is prefilled again where the largest D does worst, and without D."""
+    most = max(d for at, _, d in gains if at == place)
+    worst = min((key for key in gains if key[0] == place and key[2] == most), key=gains.__getitem__)
+    own, base = cases[worst], cases[*worst[:2], 0]
+    return (
+        f"{REGIMES[place].name[0].upper()}{REGIMES[place].name[1:]}, D = {most}, {worst[1]:,} "
+        f"tokens: {own.preemptions:,.0f} rollouts are preempted per step (D = 0: "
+        f"{base.preemptions:,.0f}), {own.again_share:.2f} tokens, prompts included, are prefilled "
+        f"again per token decoded ({base.again_share:.2f}), {own.again_s:.1f} s of each lane per "
+        f"step ({base.again_s:.1f}); generation takes {own.runs.stage_s('generation'):.1f} s "
+        f"instead of {base.runs.stage_s('generation'):.1f}."
+    )
+
+
+def _range(gains: list[float]) -> str:
+    return f"{min(gains):.2f}-{max(gains):.2f} x"
 
 
 def reversal(gains: dict[Key, float], place: int) -> bool:
-    """Whether some D gains with ample memory and makes steps slower with the least."""
-    memories = [kv for at, kv, _ in gains if at == place]
-    least, most = min(memories), max(memories)
-    overcommits = {d for at, _, d in gains if at == place}
-    return any(gains[place, most, d] > 1 > gains[place, least, d] for d in overcommits)
+    """Whether some D gains with ample memory and makes steps slower with less."""
+    own = {key[1:]: gain for key, gain in gains.items() if key[0] == place}
+    most = max(kv for kv, _ in own)
+    return any(own[most, d] > 1 > gain for (_, d), gain in own.items())
 
 
 EXPERIMENT = Experiment(
-    "scarce_kv", "What does overcommitment gain when KV memory is scarce?", 3, run
+    "scarce_kv", "What does overcommitment gain when KV memory is scarce?", 5, run
 )

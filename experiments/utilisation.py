@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from experiments import chart
-from experiments.result import Experiment, Result
+from experiments.result import Experiment, Result, Row
 from oppo_sim.analysis.paper import paper_rows
 from oppo_sim.analysis.parts import Measured, Part, run_parts
 from oppo_sim.config import load_scenario
@@ -32,7 +32,7 @@ class Shares(NamedTuple):
 def run(quick: bool) -> Result:
     steps = 10 if quick else 200
     shares = dict(zip(PAPER, map(_shares, run_parts(_parts(steps))), strict=True))
-    rows = [
+    rows: list[Row] = [
         {
             "scenario": scenario,
             "schedule": schedule,

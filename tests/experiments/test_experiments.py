@@ -75,14 +75,42 @@ class TestQuick:
         assert free == sorted(free)
         assert at_once == sorted(at_once, reverse=True)
 
+    def test_stalls_and_exposed_scoring_are_all_that_the_chunk_changes(self, drawn: Path) -> None:
+        """In intra; with the whole response as the chunk all of the scoring is exposed."""
+        found = [row for row in rows(drawn, "chunk_size") if row["schedule"] == "intra"]
+        base, free, *_ = by(found, "curve")
+        rest = [
+            float(row["step_s"])
+            - (float(row["generation_s"]) - float(other["generation_s"]))
+            - float(row["exposed_scoring_s"])
+            for row, other in zip(base, free, strict=True)
+        ]
+        assert max(rest) == pytest.approx(min(rest), rel=0.001)
+        assert float(base[-1]["exposed_scoring_s"]) == pytest.approx(
+            float(base[-1]["scorer_s"]), rel=0.001
+        )
+
     def test_scarce_memory_takes_the_gain_away(self, drawn: Path) -> None:
-        """It falls everywhere; it reverses where what is left over is thrown away."""
+        """It falls everywhere; it reverses where work is thrown away or done again."""
+        reversed_ = set()
         for lane in by(rows(drawn, "scarce_kv"), "lane"):
             for curve in by(lane, "overcommit"):
                 least, *_, most = sorted(curve, key=lambda row: int(row["kv_tokens"]))
                 assert 1 < float(most["gain"]) > float(least["gain"])
-                if lane[0]["lane"].startswith("static"):
-                    assert float(least["gain"]) < 1
+                if float(least["gain"]) < 1:
+                    reversed_.add(lane[0]["lane"])
+        assert reversed_ == {
+            "static batches, left-overs thrown away",
+            "many per lane, preempted, prefixes redone",
+        }
+
+    def test_what_is_prefilled_again_is_why_it_reverses(self, drawn: Path) -> None:
+        """A batch alone fits there, and what D prefills again is more than generation loses."""
+        redone = [row for row in rows(drawn, "scarce_kv") if row["lane"].endswith("redone")]
+        row = min(redone, key=lambda row: int(row["kv_tokens"]))
+        assert float(row["again_s_per_lane_without"]) == 0
+        assert float(row["generation_gain"]) < 1
+        assert float(row["again_s_per_lane"]) > (1 - float(row["gain"])) * float(row["step_s"])
 
     def test_a_binding_cap_leaves_no_gain(self, drawn: Path) -> None:
         """Where at least D responses of a batch end at the cap."""

@@ -1,0 +1,110 @@
+"""What may happen to rollouts where KV memory is scarce: the cases of the scarce-memory figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.runs import Variant
+
+RESERVE = 2560  # tokens of a rollout of stackexchange-7b at most: prompt 512, response 2048
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A scenario, what its lanes do when memory is short, and the memories and D to look at."""
+
+    name: str
+    scenario: str
+    batch: int
+    prompt_tokens: int
+    overcommits: tuple[int, ...]
+    memories: tuple[int, ...]  # KV tokens of an actor lane
+    quick: tuple[int, ...]
+    axes: Mapping[str, Any]
+    keys: Mapping[str, object]
+    steps: int = 120
+    warmup: int = 0  # steps that do not count
+    seeds: int = 2
+
+    def variant(self, kv_tokens: int, overcommit: int) -> Variant:
+        axes = {**self.axes, "batch": self.batch, "overcommit": overcommit}
+        return Variant(self.scenario, "inter", axes, {**self.keys, "cluster.kv_tokens": kv_tokens})
+
+
+def _chat(
+    name: str, memories: tuple[int, ...], quick: tuple[int, ...], axes: Mapping[str, Any]
+) -> Regime:
+    """The paper's set-up: 16 rollouts a lane, decoded by Hugging Face's generate."""
+    return Regime(
+        name=name,
+        scenario="stackexchange-7b",
+        batch=112,
+        prompt_tokens=200,
+        overcommits=(4, 8, 16, 32),
+        memories=memories,
+        quick=quick,
+        axes=axes,
+        keys={"cluster.slots": 64},
+    )
+
+
+def _many(name: str, partial: str) -> Regime:
+    """As verifiable rewards are trained with: 73 rollouts a lane at vLLM's speed, a cap that binds.
+
+    A decoded token costs little there, beside which prefilling one again is dear.
+    """
+    return Regime(
+        name=name,
+        scenario="gsm8k-7b",
+        batch=512,
+        prompt_tokens=500,
+        overcommits=(128, 512),
+        memories=(48_000, 60_000, 72_000, 90_000, 120_000, 240_000),
+        quick=(60_000, 240_000),
+        axes={"refill": "event", "kv_reserve_tokens": 1, "partial": partial},
+        keys={
+            "workload.lengths": "servegen_deepseek-r1",
+            "workload.max_response_tokens": 2048,
+            "workload.prompt_tokens": 500,
+            "workload.max_prompt_tokens": 500,
+            "cluster.card": "A100-80",
+            "cluster.slots": 1024,
+            "models.critic": "none",
+            "models.reference": "none",
+            "costs.engine": "vllm",
+            "costs.round_s": 0.0,
+            "costs.efficiency.prefill_mfu": 0.4,
+            "costs.training.epochs": 1,
+            "costs.training.padded": False,
+        },
+        steps=9,
+        warmup=3,
+        seeds=1,
+    )
+
+
+_EACH = {"flush": "round", "refill": "event"}
+REGIMES = (
+    _chat(
+        "whole reserve or queue, caches kept",
+        tuple([RESERVE * rollouts for rollouts in (1, 2, 4, 8, 16, 24)]),
+        (RESERVE, 61_440),
+        _EACH,
+    ),
+    _chat(
+        "admitted at once, youngest preempted, caches kept",
+        (2600, 3200, 4000, 5000, 8000, 16_000, 61_440),
+        (3200, 61_440),
+        {**_EACH, "kv_reserve_tokens": 1},
+    ),
+    _chat(
+        "static batches, left-overs thrown away",
+        tuple([RESERVE * rollouts for rollouts in (1, 2, 3, 4, 6, 8, 12, 16, 18, 24)]),
+        (RESERVE, 61_440),
+        {"refill": "batch", "surplus": "drop", "partial": "nothing"},
+    ),
+    _many("many per lane, preempted, caches kept", "kv"),
+    _many("many per lane, preempted, prefixes redone", "tokens"),
+)
