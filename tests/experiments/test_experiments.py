@@ -105,12 +105,13 @@ class TestQuick:
         }
 
     def test_what_is_prefilled_again_is_why_it_reverses(self, drawn: Path) -> None:
-        """A batch alone fits there, and what D prefills again is more than generation loses."""
+        """A batch alone fits there; what D prefills again takes longer than what a step loses."""
         redone = [row for row in rows(drawn, "scarce_kv") if row["lane"].endswith("redone")]
         row = min(redone, key=lambda row: int(row["kv_tokens"]))
-        assert float(row["again_s_per_lane_without"]) == 0
+        again_s = float(row["again_s_per_lane"])
+        assert float(row["again_s_per_lane_without"]) < 0.01 * again_s
         assert float(row["generation_gain"]) < 1
-        assert float(row["again_s_per_lane"]) > (1 - float(row["gain"])) * float(row["step_s"])
+        assert again_s > (1 - float(row["gain"])) * float(row["step_s"])
 
     def test_a_binding_cap_leaves_no_gain(self, drawn: Path) -> None:
         """Where at least D responses of a batch end at the cap."""
