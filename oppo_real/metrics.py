@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from oppo_real import ppo
 from oppo_real.batch import Rows
+from oppo_real.prepare import Prepared
 
 # means over the tokens of a mini-batch, one of each per optimiser step
 STEP = (
@@ -23,29 +23,18 @@ STEP = (
 )
 
 
-class Objective(Protocol):
-    """What of an update's fixed part is told."""
-
-    @property
-    def sampled(self) -> Tensor: ...  # [B, T]
-    @property
-    def kl(self) -> Tensor: ...  # [B, T], 0 at padding
-    @property
-    def scores(self) -> Tensor: ...  # [B]
-
-
 def metrics(
-    rows: Rows, objective: Objective, steps: Sequence[Tensor], kl_coef: float
+    rows: Rows, prepared: Prepared, steps: Sequence[Tensor], kl_coef: float
 ) -> dict[str, float]:
     """`objective/...`: sums over a response, means over the batch. Else means over the steps."""
     mask = ppo.real(rows.lengths, rows.width)
-    kl = objective.kl.sum(1).mean()
-    score = objective.scores.mean()
+    kl = prepared.kl.sum(1).mean()
+    score = prepared.scores.mean()
     table = torch.stack(list(steps))
     ratios = table[:, STEP.index("val/ratio")]
     told = {
         "objective/kl": kl,
-        "objective/entropy": -torch.where(mask, objective.sampled, 0).sum(1).mean(),
+        "objective/entropy": -torch.where(mask, prepared.sampled, 0).sum(1).mean(),
         "objective/non_score_reward": -kl_coef * kl,
         "objective/rlhf_reward": score - kl_coef * kl,
         "objective/scores": score,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,22 +27,9 @@ from oppo_real.forward import Forward, checkpoint_layers, training
 from oppo_real.logprobs import LogitRule
 from oppo_real.metrics import STEP, metrics
 from oppo_real.optimiser import NotFinite, Optimiser
+from oppo_real.prepare import Preparation, Prepared
 from oppo_sim.config.real import Ppo
 from oppo_sim.engine.contract import EngineError
-
-
-class Prepared(NamedTuple):
-    """What an update holds fixed; `[B, T]`, T the longest response."""
-
-    old: Tensor  # the ratio's denominator, log-probabilities
-    behaviour: Tensor | None  # of the decoupled objective
-    sampled: Tensor  # what the KL term and its metrics are of
-    kl: Tensor  # 0 at padding
-    values: Tensor
-    advantages: Tensor
-    returns: Tensor
-    scores: Tensor  # [B], with the missing-EOS penalty
-    value_counts: list[int]  # per row, values that take part
 
 
 class Trainer:
@@ -68,9 +55,8 @@ class Trainer:
         if settings.lr_schedule == "linear" and steps is None:
             raise ModelError("ppo.lr_schedule: linear needs the run's number of steps; say `steps`")
         self.updates = 0
-        self._actor, self._critic, self._reference = actor, critic, reference
+        self._actor, self._critic = actor, critic
         self._settings, self._seed, self._steps = settings, seed, steps
-        self._score_at = score_at
         weight = next(actor.parameters())
         self._device = weight.device
         self._dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
@@ -81,6 +67,7 @@ class Trainer:
             autocast=settings.autocast is not None,
             micro_batch=settings.micro_batch,
         )
+        self._prepare = Preparation(actor, critic, reference, settings, self._forward, score_at)
         self._optimiser = Optimiser([*actor.parameters(), *critic.parameters()], settings)
         if settings.gradient_checkpointing:
             checkpoint_layers(actor)
@@ -96,8 +83,7 @@ class Trainer:
             raise EngineError(f"update {update} was asked for, but update {self.updates} is due")
         check(batch, update)
         rows = Rows(batch, self._device, self._dtype)
-        with torch.no_grad():
-            prepared = self._prepare(rows)
+        prepared = self._prepare(rows)
         lr, means = self._lr(update), []
         checkpointed = self._settings.gradient_checkpointing
         with training(self._actor, self._critic) if checkpointed else nullcontext():
@@ -124,53 +110,6 @@ class Trainer:
             return settings.learning_rate
         assert self._steps is not None
         return settings.learning_rate * max(0.0, 1 - update / self._steps)
-
-    def _prepare(self, rows: Rows) -> Prepared:
-        """Old log-probabilities, values, rewards and advantages, by the weights as they are."""
-        settings = self._settings
-        mask = ppo.real(rows.lengths, rows.width)
-        old = rows.logprobs
-        if settings.ratio != "behaviour":
-            old = self._logprobs(rows, self._actor, "recomputed log-probability")
-        # AReaL penalises what was sampled from, unless recomputing replaces that altogether
-        sampled = old if settings.ratio == "recomputed" else rows.logprobs
-        kl = torch.zeros_like(sampled)
-        if settings.kl_coef:
-            reference = self._reference_of(rows)
-            kl = torch.where(mask, ppo.kl(sampled, reference, settings.kl_estimator), 0)
-        scores = ppo.penalised(rows.rewards, rows.stopped, settings.missing_eos_penalty)
-        rewards = ppo.token_rewards(-settings.kl_coef * kl, scores, rows.lengths, self._score_at)
-        value_lengths = ppo.value_lengths(rows.lengths, rows.width, self._score_at)
-        if settings.whiten_rewards:
-            value_mask = ppo.real(value_lengths, rows.width)
-            rewards = ppo.whiten(rewards, value_mask, shift_mean=False)
-        counts: list[int] = value_lengths.tolist()
-        values = rows.values
-        if values is None or counts != rows.counts:  # streamed values end with the last token's
-            values = self._forward.along(
-                rows, counts, "value", lambda piece: self._forward.values(self._critic, piece)
-            )
-        advantages = ppo.gae(rewards, values, settings.gamma, settings.lam)
-        returns = advantages + values
-        masked = torch.where(mask, advantages, 0)
-        advantages = ppo.whiten(masked, mask) if settings.whiten_advantages else masked
-        behaviour = rows.logprobs if settings.ratio == "decoupled" else None
-        return Prepared(old, behaviour, sampled, kl, values, advantages, returns, scores, counts)
-
-    def _reference_of(self, rows: Rows) -> Tensor:
-        if rows.reference is not None:
-            return rows.reference
-        if self._reference is None:
-            raise EngineError(
-                f"ppo.kl_coef: {self._settings.kl_coef} needs reference log-probabilities; none"
-                " were streamed and there is no reference model: set it to 0 or name a reference"
-            )
-        return self._logprobs(rows, self._reference, "reference log-probability")
-
-    def _logprobs(self, rows: Rows, model: nn.Module, what: str) -> Tensor:
-        return self._forward.along(
-            rows, rows.counts, what, lambda piece: self._forward.logprobs(model, piece).logprobs
-        )
 
     def _step(self, rows: Rows, prepared: Prepared, part: Sequence[int], lr: float) -> Tensor:
         """One optimiser step on some rows; the means over their tokens that STEP names."""
