@@ -50,7 +50,13 @@ def _chat(
     )
 
 
-def _many(name: str, partial: str) -> Regime:
+def _many(
+    name: str,
+    prompt_tokens: int,
+    memories: tuple[int, ...],
+    quick: tuple[int, ...],
+    axes: Mapping[str, Any],
+) -> Regime:
     """As verifiable rewards are trained with: 73 rollouts a lane at vLLM's speed, a cap that binds.
 
     A decoded token costs little there, beside which prefilling one again is dear.
@@ -59,16 +65,16 @@ def _many(name: str, partial: str) -> Regime:
         name=name,
         scenario="gsm8k-7b",
         batch=512,
-        prompt_tokens=500,
+        prompt_tokens=prompt_tokens,
         overcommits=(128, 512),
-        memories=(48_000, 60_000, 72_000, 90_000, 120_000, 240_000),
-        quick=(60_000, 240_000),
-        axes={"refill": "event", "kv_reserve_tokens": 1, "partial": partial},
+        memories=memories,
+        quick=quick,
+        axes={"kv_reserve_tokens": 1, **axes},
         keys={
             "workload.lengths": "servegen_deepseek-r1",
             "workload.max_response_tokens": 2048,
-            "workload.prompt_tokens": 500,
-            "workload.max_prompt_tokens": 500,
+            "workload.prompt_tokens": prompt_tokens,
+            "workload.max_prompt_tokens": prompt_tokens,
             "cluster.card": "A100-80",
             "cluster.slots": 1024,
             "models.critic": "none",
@@ -85,6 +91,8 @@ def _many(name: str, partial: str) -> Regime:
     )
 
 
+_SHORT = (500, (48_000, 60_000, 72_000, 90_000, 120_000, 240_000), (60_000, 240_000))
+_LONG = (4000, (256_000, 320_000, 384_000, 480_000, 640_000, 800_000), (384_000, 800_000))
 _EACH = {"flush": "round", "refill": "event"}
 REGIMES = (
     _chat(
@@ -105,6 +113,11 @@ REGIMES = (
         (RESERVE, 61_440),
         {"refill": "batch", "surplus": "drop", "partial": "nothing"},
     ),
-    _many("many per lane, preempted, caches kept", "kv"),
-    _many("many per lane, preempted, prefixes redone", "tokens"),
+    _many("many per lane, preempted, caches kept", *_SHORT, {"refill": "event"}),
+    _many(
+        "many per lane, preempted, prefixes redone",
+        *_SHORT,
+        {"refill": "event", "partial": "tokens"},
+    ),
+    _many("many per lane, refilled when empty, caches kept", *_LONG, {"refill": "idle"}),
 )

@@ -17,7 +17,8 @@ from oppo_sim.analysis.metrics import summarise
 from oppo_sim.analysis.parts import cores
 from oppo_sim.simulate import costs, simulate
 
-LOSES = range(3, 5)  # of REGIMES: with many rollouts per lane
+REDONE = range(3, 5)  # of REGIMES: where what is prefilled again decides
+WAITS = 5  # where training waits for actors that prefill
 Key = tuple[int, int, int]  # place in REGIMES, KV tokens of a lane, D
 
 
@@ -84,6 +85,7 @@ def _row(key: Key, cases: dict[Key, Case], gains: dict[Key, float]) -> dict[str,
         "overcommit": d,
         "step_s": own.runs.step_s.mean,
         "gain": gains[key],
+        "waiting_s": own.runs.stage_s("waiting"),
         "generation_gain": base.runs.stage_s("generation") / own.runs.stage_s("generation"),
         "preemptions_per_step": own.preemptions,
         "again_share": own.again_share,
@@ -95,14 +97,15 @@ def _row(key: Key, cases: dict[Key, Case], gains: dict[Key, float]) -> dict[str,
 
 
 def _draw(cases: dict[Key, Case], gains: dict[Key, float]) -> Figure:
-    figure, grid = chart.grid(2, 3, width=12.0, height=8.2)
-    panels = list(grid.flat)
-    for place, panel in enumerate(panels[: len(REGIMES)]):
+    figure, grid = chart.grid(2, 4, width=15.5, height=8.2)
+    panels = [*grid[0, :3], *grid[1, :3]]
+    for place, panel in enumerate(panels):
         _draw_gains(panel, place, gains)
     panels[0].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
                    transform=panels[0].transAxes)  # fmt: skip
-    _draw_again(panels[-1], cases)
-    many = REGIMES[LOSES[0]]
+    _draw_again(grid[0, 3], cases)
+    _draw_waits(grid[1, 3], cases)
+    many = REGIMES[REDONE[0]]
     chart.caption(
         figure,
         "Schedule inter with fixed D. Top: stackexchange-7b, B = 112 on 7 lanes (16 each), at most "
@@ -136,7 +139,7 @@ def _draw_gains(panel: Axes, place: int, gains: dict[Key, float]) -> None:
 
 def _draw_again(panel: Axes, cases: dict[Key, Case]) -> None:
     """Why: what lanes with many rollouts prefill again, without D and with the largest."""
-    for look, place in enumerate(LOSES):
+    for look, place in enumerate(REDONE):
         memories = sorted({kv for at, kv, _ in cases if at == place})
         most = max(d for at, _, d in cases if at == place)
         for d, style in ((0, "--"), (most, "-")):
@@ -146,6 +149,18 @@ def _draw_again(panel: Axes, cases: dict[Key, Case]) -> None:
     chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
     panel.set_title("why: prefilled again, many per lane", loc="left", size=9)
     panel.set_ylabel("seconds of a lane per step", size=8)
+    panel.legend(fontsize=7.5)
+
+
+def _draw_waits(panel: Axes, cases: dict[Key, Case]) -> None:
+    """Why: training waits for lanes that were refilled and prefill."""
+    memories = sorted({kv for at, kv, _ in cases if at == WAITS})
+    for look, d in enumerate(sorted({d for at, _, d in cases if at == WAITS})):
+        curve = [cases[WAITS, kv, d].runs.stage_s("waiting") for kv in memories]
+        chart.line(panel, look, memories, curve, label=f"D = {d}")
+    chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
+    panel.set_title("why: training waits for a prefill, refilled when empty", loc="left", size=9)
+    panel.set_ylabel("seconds per step", size=8)
     panel.legend(fontsize=7.5)
 
 
@@ -162,7 +177,8 @@ def _text(cases: dict[Key, Case], gains: dict[Key, float]) -> list[str]:
         said.append(f"So the gain falls and then reverses here: {'; '.join(reverses)}.")
     if kept:
         said.append(f"It falls without reversing here: {'; '.join(kept)}.")
-    said += [_why(place, cases, gains) for place in LOSES]
+    said += [_why(place, cases, gains) for place in REDONE]
+    said.append(_waits(cases, gains))
     queued = {key: case for key, case in cases.items() if key[0] < 2 and key[2]}
     said.append(
         "The paper's set-up does not reverse, because nothing is lost: what does not fit waits in "
@@ -174,12 +190,12 @@ def _text(cases: dict[Key, Case], gains: dict[Key, float]) -> list[str]:
         "rollouts a lane a decoded token costs far more than a prefilled one."
     )
     said.append(
-        "A loss takes work that is done twice or thrown away, and a D = 0 that is without it: "
-        "memory in which a batch fits, but not a batch and D. With less, batches alone are "
-        "preempted or queue as well, and D gains again. Searched and found without a loss: prompts "
-        "of 4,096 tokens, vLLM's speed and D = 112 on 16 rollouts a lane. Where left-overs are "
-        "thrown away part of the gain with ample memory is skipped work (column "
-        "trained_tokens_mean)."
+        "A loss takes work that is done twice, thrown away or in the way of training, and a D = 0 "
+        "that is without it: memory in which a batch fits, but not a batch and D. With less, "
+        "batches alone are preempted or queue as well, and D gains again. Searched and found "
+        "without a loss: prompts of 4,096 tokens, vLLM's speed and D = 112 on 16 rollouts a lane. "
+        "Where left-overs are thrown away part of the gain with ample memory is skipped work "
+        "(column trained_tokens_mean)."
     )
     return said
 
@@ -215,6 +231,21 @@ def _why(place: int, cases: dict[Key, Case], gains: dict[Key, float]) -> str:
         f"again per token decoded ({base.again_share:.2f}), {own.again_s:.1f} s of each lane per "
         f"step ({base.again_s:.1f}); generation takes {own.runs.stage_s('generation'):.1f} s "
         f"instead of {base.runs.stage_s('generation'):.1f}."
+    )
+
+
+def _waits(cases: dict[Key, Case], gains: dict[Key, float]) -> str:
+    """What training waits where a whole wave of prompts is prefilled when it is due."""
+    worst = min((key for key in gains if key[0] == WAITS), key=gains.__getitem__)
+    own, base = cases[worst].runs, cases[*worst[:2], 0].runs
+    regime = REGIMES[WAITS]
+    return (
+        f"{regime.name[0].upper()}{regime.name[1:]}, D = {worst[2]}, {worst[1]:,} tokens: a lane "
+        "that runs empty while the batch is scored takes a wave of what waits, prompts of "
+        f"{regime.prompt_tokens:,} tokens, and a prefill is not interrupted: training waits "
+        f"{own.stage_s('waiting'):.1f} s per step ({base.stage_s('waiting'):.1f} with D = 0), more "
+        f"than the {base.stage_s('generation') - own.stage_s('generation'):.1f} s that generation "
+        "gains. A prefill in pieces would not lose them."
     )
 
 

@@ -91,7 +91,7 @@ class TestQuick:
         )
 
     def test_scarce_memory_takes_the_gain_away(self, drawn: Path) -> None:
-        """It falls everywhere; it reverses where work is thrown away or done again."""
+        """It falls everywhere; it reverses where work is thrown away, redone or in the way."""
         reversed_ = set()
         for lane in by(rows(drawn, "scarce_kv"), "lane"):
             for curve in by(lane, "overcommit"):
@@ -102,6 +102,7 @@ class TestQuick:
         assert reversed_ == {
             "static batches, left-overs thrown away",
             "many per lane, preempted, prefixes redone",
+            "many per lane, refilled when empty, caches kept",
         }
 
     def test_what_is_prefilled_again_is_why_it_reverses(self, drawn: Path) -> None:
