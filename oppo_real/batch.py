@@ -82,7 +82,8 @@ class Piece(NamedTuple):
 class Rows:
     """A batch as tensors, its rows sorted by rollout, so that their order of arrival is no matter.
 
-    `width` is T, the longest response; numbers are of `dtype`.
+    `width` is T, the longest response. Numbers are of `dtype`, rounded to float32: so in float64,
+    rows that were scored in other chunks, which moves their last bits, train to the same weights.
     """
 
     def __init__(self, batch: Batch, device: torch.device, dtype: torch.dtype) -> None:
@@ -137,8 +138,8 @@ class Rows:
         )
 
     def _numbers(self, numbers: Sequence[float]) -> Tensor:
-        return torch.as_tensor(numbers, dtype=self._dtype).to(self._device)
+        return torch.as_tensor(numbers, dtype=torch.float32).to(self._device, self._dtype)
 
     def _padded(self, rows: Sequence[Sequence[float]]) -> Tensor:
-        tensors = [torch.as_tensor(rows[row], dtype=self._dtype) for row in self._order]
-        return pad_sequence(tensors, batch_first=True).to(self._device)
+        tensors = [torch.as_tensor(rows[row], dtype=torch.float32) for row in self._order]
+        return pad_sequence(tensors, batch_first=True).to(self._device, self._dtype)

@@ -48,8 +48,8 @@ class Forward:
     ) -> Tensor:
         """Numbers of the first `counts` places of all rows, `[B, T]`; 0 beyond.
 
-        They are rounded to float32, as those that are streamed have been: so it does not matter to
-        an update, not even in float64, which of the two it was given.
+        They are rounded to float32 as those of a batch are: it does not matter to an update, not
+        even in float64, whether they were streamed or are computed here.
         """
         along = rows.rewards.new_zeros(len(rows), rows.width)
         for part in rows.by_length(range(len(rows)), self._micro_batch):
