@@ -61,11 +61,14 @@ class Build:
 
     def trainer(self, steps: int) -> Trainer:
         models, real = self.models, self.real
+        ppo = real.ppo
+        if models.reference is None:  # "none": there is no KL term
+            ppo = ppo.model_copy(update={"kl_coef": 0.0})
         return Trainer(
             models.actor,
             models.critic,
             models.reference,
-            real.ppo,
+            ppo,
             temperature=real.temperature,
             seed=self.seed,
             steps=steps,
