@@ -22,10 +22,15 @@ class Lab:
     """A trainer of two tiny models; labs of one dtype begin equal, weight for weight."""
 
     def __init__(
-        self, settings: Ppo | None = None, dtype: torch.dtype = torch.float64, **more: Any
+        self,
+        settings: Ppo | None = None,
+        dtype: torch.dtype = torch.float64,
+        device: str = "cpu",
+        **more: Any,
     ) -> None:
-        self.actor, self.critic = tiny.actor(dtype=dtype), tiny.critic(dtype=dtype)
-        self.reference = tiny.nudged(tiny.actor(dtype=dtype), seed=11)
+        self.reference = tiny.nudged(tiny.actor(dtype=dtype), seed=11).to(device)
+        self.actor = tiny.actor(dtype=dtype).to(device)
+        self.critic = tiny.critic(dtype=dtype).to(device)
         self.settings = settings or ppo()
         reference = more.pop("reference", self.reference)
         more = {"temperature": TEMPERATURE} | more
@@ -56,7 +61,7 @@ def assert_equal(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> None:
 
 def furthest(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
     assert ours.keys() == theirs.keys()
-    return max((ours[name] - theirs[name]).abs().max().item() for name in ours)
+    return max((ours[name].cpu() - theirs[name].cpu()).abs().max().item() for name in ours)
 
 
 def relatively(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
@@ -127,6 +132,18 @@ def test_micro_batches_add_up_to_the_mini_batch(rows: int, mini_batches: int) ->
     assert max(map(furthest, got, expected)) <= 1e-12
     for name, number in whole.metrics.items():
         assert pieces.metrics[name] == pytest.approx(number, abs=1e-9), name
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("settings", [{}, {"micro_batch": 3, "gradient_checkpointing": True}])
+def test_on_cuda_the_gradients_are_the_same(settings: dict[str, Any]) -> None:
+    here, there = Lab(), Lab(ppo(**settings), device="cuda")
+    # transformers' norms and rotations compute in float32, whatever the weights are
+    assert max(map(furthest, there.update(), here.update())) <= 1e-5
+    again = Lab(ppo(**settings), device="cuda")
+    again.update()
+    assert_equal(again.weights(), there.weights())
 
 
 def test_layers_computed_again_change_nothing() -> None:
