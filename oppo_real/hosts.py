@@ -67,8 +67,8 @@ class Inline:
 class Threads:
     """Each lane on a thread of its own.
 
-    `hold`: an actor lane that has told of events does not go on before they were answered, so that
-    a batch is closed at its last token and not some tokens later (rule 2 of the contract).
+    A lane that has told of events does not go on before they were answered, so that a batch is
+    closed at its last token and not some tokens later (rule 2 of the contract).
     `within(lane)`: what a lane's thread runs in, such as a CUDA stream and a number of torch
     threads.
     """
@@ -77,10 +77,9 @@ class Threads:
         self,
         workers: Mapping[str, Worker],
         *,
-        hold: bool = True,
         within: Callable[[str], AbstractContextManager[object]] = lambda lane: nullcontext(),
     ) -> None:
-        self._workers, self._hold, self._within = workers, hold, within
+        self._workers, self._within = workers, within
         self._news: SimpleQueue[tuple[str, News | Broken]] = SimpleQueue()
         self._wake = {lane: threading.Event() for lane in workers}
         self._go = {lane: threading.Event() for lane in workers}
@@ -131,7 +130,7 @@ class Threads:
                 self._news.put((lane, news))
                 if isinstance(news, Broken):
                     return
-                if self._hold and news.events:
+                if news.events:
                     go.wait()
 
 

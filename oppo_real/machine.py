@@ -139,12 +139,13 @@ def _host(real: Real, workers: Mapping[str, Worker], places: Sequence[Lane]) -> 
     @contextmanager
     def within(lane: str) -> Iterator[None]:
         """The lane's own number of torch threads, and its own stream on a GPU."""
+        torch.get_num_threads()  # a thread's first use of torch takes the number that was set last
         torch.set_num_threads(threads[kinds[lane]])
         stream = torch.cuda.Stream() if real.device == "cuda" else None
         with torch.cuda.stream(stream) if stream else nullcontext():
             yield
 
-    return Threads(workers, hold=real.hold, within=within)
+    return Threads(workers, within=within)
 
 
 def _limits(scenario: Scenario, models: Models, prompts: Prompts) -> Limits:

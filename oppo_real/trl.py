@@ -38,7 +38,6 @@ def drive_trl(
     schedule: str | Schedule,
     *,
     workers: Literal["threads", "inline"] = "threads",
-    hold: bool = True,
     coalesce: bool = True,
     own_actor: bool = False,
     seed: int | None = None,
@@ -47,9 +46,9 @@ def drive_trl(
     """Train as `trainer.train()` does, on rollouts of a schedule; the records of its steps.
 
     The schedule's batch is the trainer's. `workers`: the actor and the scorer on a thread each, or
-    in turns on one, the same every time. `hold`: see `hosts.Threads`. `coalesce`: see
-    `scoring.Scorer`. `own_actor`: decode with a copy of the policy, which goes on during updates.
-    `seed`: of the tokens; None: the trainer's. `listen` hears the run's log, on another thread.
+    in turns on one, the same every time. `coalesce`: see `scoring.Scorer`. `own_actor`: decode with
+    a copy of the policy, which goes on during updates. `seed`: of the tokens; None: the trainer's.
+    `listen` hears the run's log, on another thread.
 
     A response ends at the trainer's stop token, at a pad, which TRL never looks beyond, or at
     `response_length`. Raises ModelError for what cannot be driven, EngineError when a lane fails;
@@ -65,15 +64,20 @@ def drive_trl(
     lanes, limits = _lanes(own_actor), Limits(0, args.response_length)  # prompts: KV has no bound
     records: list[StepRecord] = []
 
+    def synchronise() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
     def engine(live: Live) -> None:
-        crew = _crew(trainer, lanes, live, own_actor, coalesce, args.seed if seed is None else seed)
+        tokens_seed = args.seed if seed is None else seed
+        crew = _crew(trainer, lanes, live, own_actor, coalesce, tokens_seed, synchronise)
         host: Host = Inline(crew)
         if workers == "threads":
-            host = Threads(crew, hold=hold, within=_streams(device))
+            host = Threads(crew, within=_streams(device))
         with TorchBackend(lanes, host, store) as backend:
             records.extend(run(backend, chosen, limits, args.num_total_batches, listen))
 
-    with Live(engine, trainer.policy_model) as live:
+    with Live(engine, trainer.policy_model, synchronise) as live:
         train_on(trainer, module, live)
         live.finish()
     return records
@@ -114,13 +118,18 @@ def _check(trainer: Any, module: ModuleType) -> None:
     if trainer.args.world_size > 1:
         raise ModelError(f"trainer runs in {trainer.args.world_size} processes: must be one")
     for kind in ("deepspeed_enabled", "fsdp_enabled", "peft_model"):
-        if getattr(trainer, f"is_{kind}"):
+        if getattr(trainer, f"is_{kind}", False):
             raise ModelError(
                 f"trainer.is_{kind}: its weights are not in the policy model alone; drive_trl "
                 "takes a plain model on one device"
             )
     if trainer.processing_class.pad_token_id is None:
         raise ModelError("processing_class.pad_token_id is None: TRL needs a pad token; set one")
+    if not hasattr(trainer.dataloader, "base_dataloader"):
+        raise ModelError(
+            f"trainer.dataloader is a {type(trainer.dataloader).__name__}: must be the one that "
+            "PPOTrainer has from accelerate"
+        )
     if not len(trainer.dataloader):
         raise ModelError(
             f"train_dataset has {len(trainer.train_dataset)} prompts: must have a batch of "
@@ -152,18 +161,19 @@ def _lanes(own_actor: bool) -> list[Lane]:
 
 
 def _crew(
-    trainer: Any, lanes: list[Lane], live: Live, own_actor: bool, coalesce: bool, seed: int
+    trainer: Any,
+    lanes: list[Lane],
+    live: Live,
+    own_actor: bool,
+    coalesce: bool,
+    seed: int,
+    synchronise: Callable[[], None],
 ) -> dict[str, Worker]:
     """A worker for each lane."""
     args, pad = trainer.args, trainer.processing_class.pad_token_id
     actor, scorer, learner = lanes
-    device, clock = trainer.accelerator.device, Clock()
-    policy = trainer.policy_model
+    policy, clock = trainer.policy_model, Clock()
     decoding = copy.deepcopy(policy).eval() if own_actor else policy
-
-    def synchronise() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
 
     def weights() -> Weights | None:
         return policy.state_dict() if own_actor else None

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from oppo_real.actor import ActorLane
+from oppo_real.backend import Clock, TorchBackend
 from oppo_real.batch import Batch
 from oppo_real.decoding import Decoded
+from oppo_real.hosts import Inline, Threads
+from oppo_real.lanes import ScorerLane, TrainerLane
+from oppo_real.messages import Worker
 from oppo_real.scoring import ScoreChunk, Scored
+from oppo_real.store import Store
+from oppo_sim.engine.contract import Lane
+from tests.simulator.lab import CAP, Work
 
 
 def token(rollout: int, index: int) -> int:
@@ -124,3 +133,31 @@ class FakeTrainer:
             assert versions[-1] <= update
         self.trained += batch.rollouts
         return {"rows": float(len(batch.rollouts))}
+
+
+class Bench:
+    """A torch backend whose kernels are fakes."""
+
+    def __init__(self, lanes: list[Lane], host: str, work: Work) -> None:
+        clock = Clock()
+        self.scorers = {lane.name: FakeScorer() for lane in lanes if lane.kind == "scorer"}
+        self.trainer = FakeTrainer(work.raw, CAP)
+        workers: dict[str, Worker] = {}
+        for lane in lanes:
+            workers[lane.name] = self._worker(lane, work, clock)
+        self.store = Store(lambda rollout: range(1, 1 + work.prompt_tokens(rollout)))
+        self.stats: list[tuple[int, Any]] = []
+        on: Inline | Threads = Inline(workers) if host == "inline" else Threads(workers)
+        self.backend = TorchBackend(
+            lanes, on, self.store, lambda update, stats: self.stats.append((update, stats))
+        )
+
+    def _worker(self, lane: Lane, work: Work, clock: Clock) -> Worker:
+        if lane.kind == "actor":
+            batch: Any = FakeBatch(work.raw)
+            return ActorLane(lane, batch, clock, lambda weights: None)
+        if lane.kind == "scorer":
+            scorer: Any = self.scorers[lane.name]
+            return ScorerLane(lane.name, scorer, clock, lambda: None)
+        trainer: Any = self.trainer
+        return TrainerLane(lane.name, trainer, clock, lambda: None, lambda: None)

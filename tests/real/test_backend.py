@@ -11,53 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oppo_real.actor import ActorLane
-from oppo_real.backend import Clock, TorchBackend
-from oppo_real.hosts import Inline, Threads
-from oppo_real.lanes import ScorerLane, TrainerLane
-from oppo_real.messages import Worker
-from oppo_real.store import Store
 from oppo_sim.engine import EngineError, Limits, run
 from oppo_sim.engine.contract import Entry, Finished, Generate, Lane
 from oppo_sim.policies import CATALOG, Schedule
 from tests.engine.test_replay import assert_decisions_replay
 from tests.engine.test_two_machines import schedules, small
-from tests.real.fakes import FakeBatch, FakeScorer, FakeTrainer, reward
+from tests.real.fakes import Bench, reward
 from tests.simulator.lab import CAP, PROMPT_CAP, Run, Work, room
 from tests.simulator.ledger import Ledger
 
 WORK = Work([5, 12, 30, 7, 55, 1, 18, 9, 24, 3, 13])
-HOSTS = ("inline", "threads", "threads that do not hold")
-
-
-class Bench:
-    """A torch backend whose kernels are fakes."""
-
-    def __init__(self, lanes: list[Lane], host: str, work: Work = WORK) -> None:
-        clock = Clock()
-        self.scorers = {lane.name: FakeScorer() for lane in lanes if lane.kind == "scorer"}
-        self.trainer = FakeTrainer(work.raw, CAP)
-        workers: dict[str, Worker] = {}
-        for lane in lanes:
-            workers[lane.name] = self._worker(lane, work, clock)
-        self.store = Store(lambda rollout: range(1, 1 + work.prompt_tokens(rollout)))
-        self.stats: list[tuple[int, Any]] = []
-        on: Inline | Threads = (
-            Inline(workers) if host == "inline" else Threads(workers, hold=host == "threads")
-        )
-        self.backend = TorchBackend(
-            lanes, on, self.store, lambda update, stats: self.stats.append((update, stats))
-        )
-
-    def _worker(self, lane: Lane, work: Work, clock: Clock) -> Worker:
-        if lane.kind == "actor":
-            batch: Any = FakeBatch(work.raw)
-            return ActorLane(lane, batch, clock, lambda weights: None)
-        if lane.kind == "scorer":
-            scorer: Any = self.scorers[lane.name]
-            return ScorerLane(lane.name, scorer, clock, lambda: None)
-        trainer: Any = self.trainer
-        return TrainerLane(lane.name, trainer, clock, lambda: None, lambda: None)
+HOSTS = ("inline", "threads")
 
 
 def played(schedule: Schedule, lanes: list[Lane], host: str, work: Work = WORK) -> Run:
@@ -125,7 +89,7 @@ def test_one_thread_makes_the_same_run_every_time(name: str) -> None:
     assert [timeless(e) for e in one.log] == [timeless(e) for e in other.log]
 
 
-def test_a_batch_closes_at_its_last_token_where_lanes_hold() -> None:
+def test_a_batch_closes_at_its_last_token() -> None:
     """Two of three finish at token 2; the third has two tokens then, not some more."""
     schedule = Schedule(name="hand", batch=2, overcommit=1, stop="taken")
     work = Work([40, 2, 2], prompts=(1,))
@@ -147,7 +111,7 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_lane_that_fails_says_what_it_did_and_for_whom(host: str) -> None:
     with no_thread_is_left():
-        bench = Bench(room(1), host)
+        bench = Bench(room(1), host, WORK)
 
         def broken(chunks: object) -> Any:
             raise FloatingPointError("reward is nan")
@@ -163,13 +127,16 @@ def test_a_lane_that_fails_says_what_it_did_and_for_whom(host: str) -> None:
 
 
 def test_an_idle_machine_says_so() -> None:
-    with Bench(room(1), "threads").backend as backend, pytest.raises(EngineError, match="nothing"):
+    with (
+        Bench(room(1), "threads", WORK).backend as backend,
+        pytest.raises(EngineError, match="nothing"),
+    ):
         backend.wait()
 
 
 def test_threads_end_with_the_backend() -> None:
     with no_thread_is_left():
-        bench = Bench(room(2), "threads")
+        bench = Bench(room(2), "threads", WORK)
         with bench.backend as backend:
             backend.submit(Generate("actor0", ((0, 0), (1, 0)), CAP, None))
             assert isinstance(backend.wait()[0], Finished)

@@ -16,8 +16,8 @@ from oppo_real.store import Store
 from oppo_sim.engine import EngineError, Limits, run
 from oppo_sim.engine.contract import Entry, Score
 from tests.engine.test_two_machines import small
-from tests.real.fakes import FakeScorer, reward
-from tests.real.test_backend import WORK, Bench, keeps_the_contract
+from tests.real.fakes import Bench, FakeScorer, reward
+from tests.real.test_backend import WORK, keeps_the_contract
 from tests.simulator.lab import CAP, PROMPT_CAP, Run, room
 
 pytestmark = pytest.mark.slow  # a process takes seconds to import torch
@@ -45,7 +45,7 @@ def children() -> set[int]:
 def test_a_scorer_in_a_process_gives_the_same_rewards() -> None:
     before = children()
     lanes, limits, log = room(2), Limits(PROMPT_CAP, CAP), list[Entry]()
-    with ForkedBench(lanes, "threads").backend as backend:
+    with ForkedBench(lanes, "threads", WORK).backend as backend:
         records = list(run(backend, small("oppo"), limits, 4, log.append))
     keeps_the_contract(Run(small("oppo"), lanes, limits, records, log))
     for record in records:
@@ -57,7 +57,7 @@ def test_a_scorer_in_a_process_gives_the_same_rewards() -> None:
 
 def test_a_killed_scorer_is_named() -> None:
     before = children()
-    bench = ForkedBench(room(1), "threads")
+    bench = ForkedBench(room(1), "threads", WORK)
     (pid,) = children() - before
 
     def kill(entry: Entry) -> None:
@@ -74,7 +74,7 @@ def test_a_killed_scorer_is_named() -> None:
 
 def test_an_idle_scorer_that_was_killed_is_noticed_too() -> None:
     before = children()
-    bench = ForkedBench(room(1), "threads")
+    bench = ForkedBench(room(1), "threads", WORK)
     (pid,) = children() - before
     os.kill(pid, signal.SIGKILL)
     with bench.backend as backend, pytest.raises(EngineError, match="killed by SIGKILL"):
