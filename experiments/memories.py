@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.runs import Variant
+from experiments.runs import Runs, Variant
 
 RESERVE = 2560  # tokens of a rollout of stackexchange-7b at most: prompt 512, response 2048
 
@@ -121,3 +121,20 @@ REGIMES = (
     ),
     _many("many per lane, refilled when empty, caches kept", *_LONG, {"refill": "idle"}),
 )
+REDONE = range(3, 5)  # of REGIMES: where what is prefilled again decides
+WAITS = 5  # where training waits for actors that prefill
+Key = tuple[int, int, int]  # place in REGIMES, KV tokens of a lane, D
+
+
+class Case(NamedTuple):
+    """The runs of a key, and per step: preemptions, and what a lane prefills again."""
+
+    runs: Runs
+    preemptions: float
+    again_tokens: float  # of all lanes, prompts included
+    again_s: float  # of one lane
+
+    @property
+    def again_share(self) -> float:
+        """Tokens prefilled again per token decoded."""
+        return self.again_tokens / self.runs.metrics[0].decoded_tokens

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from joblib import Parallel, delayed
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from experiments import chart
-from experiments.memories import REGIMES, Regime
+from experiments import scarce_figure
+from experiments.memories import REDONE, REGIMES, WAITS, Case, Key, Regime
 from experiments.refilled import Refilled
 from experiments.result import Experiment, Result
 from experiments.runs import Runs
 from oppo_sim.analysis.metrics import summarise
 from oppo_sim.analysis.parts import cores
 from oppo_sim.simulate import costs, simulate
-
-REDONE = range(3, 5)  # of REGIMES: where what is prefilled again decides
-WAITS = 5  # where training waits for actors that prefill
-Key = tuple[int, int, int]  # place in REGIMES, KV tokens of a lane, D
-
-
-class Case(NamedTuple):
-    """The runs of a key, and per step: preemptions, and what a lane prefills again."""
-
-    runs: Runs
-    preemptions: float
-    again_tokens: float  # of all lanes, prompts included
-    again_s: float  # of one lane
-
-    @property
-    def again_share(self) -> float:
-        """Tokens prefilled again per token decoded."""
-        return self.again_tokens / self.runs.metrics[0].decoded_tokens
 
 
 def run(quick: bool) -> Result:
@@ -47,7 +27,7 @@ def run(quick: bool) -> Result:
     cases: dict[Key, Case] = dict(zip(keys, found, strict=True))
     gains = {key: cases[key].runs.gain(cases[*key[:2], 0].runs).mean for key in keys if key[2]}
     rows = [_row(key, cases, gains) for key in gains]
-    return Result(rows, _draw(cases, gains), _text(cases, gains))
+    return Result(rows, scarce_figure.draw(cases, gains), _text(cases, gains))
 
 
 def _case(key: Key, quick: bool) -> Case:
@@ -94,74 +74,6 @@ def _row(key: Key, cases: dict[Key, Case], gains: dict[Key, float]) -> dict[str,
         "wasted_share": first.wasted_share,
         "trained_tokens_mean": first.trained_tokens_mean,
     }
-
-
-def _draw(cases: dict[Key, Case], gains: dict[Key, float]) -> Figure:
-    figure, grid = chart.grid(2, 4, width=15.5, height=8.2)
-    panels = [*grid[0, :3], *grid[1, :3]]
-    for place, panel in enumerate(panels):
-        _draw_gains(panel, place, gains)
-    panels[0].text(0.98, 0.02, "slower than D = 0", size=8, ha="right",
-                   transform=panels[0].transAxes)  # fmt: skip
-    _draw_again(grid[0, 3], cases)
-    _draw_waits(grid[1, 3], cases)
-    many = REGIMES[REDONE[0]]
-    chart.caption(
-        figure,
-        "Schedule inter with fixed D. Top: stackexchange-7b, B = 112 on 7 lanes (16 each), at most "
-        "2,560 tokens a rollout; what does not fit queues (right: until all lanes are empty; a "
-        "batch fills whole waves with 1, 2, 4, 8 or 16 rollouts a lane, not with 3, 6 or 12). "
-        f"Below: B = {many.batch} on 7 lanes (73 each) of A100-80 at vLLM's speed, prompts of "
-        f"{many.prompt_tokens} tokens, DeepSeek-R1's lengths cut at 2,048, a rule for a reward. "
-        f"What is paused for training keeps its cache (left) or not (middle). One seed, "
-        f"{many.steps - many.warmup} steps there.",
-        165,
-    )
-    return figure
-
-
-def _draw_gains(panel: Axes, place: int, gains: dict[Key, float]) -> None:
-    memories = sorted({kv for at, kv, _ in gains if at == place})
-    for look, d in enumerate(sorted({d for at, _, d in gains if at == place})):
-        curve = [gains[place, kv, d] for kv in memories]
-        chart.line(panel, look, memories, curve, label=f"D = {d}")
-    highest = max(gain for (at, _, _), gain in gains.items() if at == place)
-    lowest = min(gain for (at, _, _), gain in gains.items() if at == place)
-    panel.axhline(1.0, color="black", lw=0.8)
-    panel.axhspan(0.0, 1.0, color="#EEEEEE", zorder=0)
-    panel.set_ylim(min(0.95, lowest - 0.03), highest + 0.15 * (highest - 0.95))
-    ticks = [kv for n, kv in enumerate(memories) if n == 0 or kv > 1.3 * memories[n - 1]]
-    chart.tokens_axis(panel, ticks, "KV memory of an actor lane (tokens)")
-    panel.set_title(REGIMES[place].name, loc="left", size=9)
-    panel.set_ylabel("gain in step time over D = 0 (x)", size=8)
-    panel.legend(loc="upper left", fontsize=7.5)
-
-
-def _draw_again(panel: Axes, cases: dict[Key, Case]) -> None:
-    """Why: what lanes with many rollouts prefill again, without D and with the largest."""
-    for look, place in enumerate(REDONE):
-        memories = sorted({kv for at, kv, _ in cases if at == place})
-        most = max(d for at, _, d in cases if at == place)
-        for d, style in ((0, "--"), (most, "-")):
-            curve = [cases[place, kv, d].again_s for kv in memories]
-            label = f"{REGIMES[place].name.split(', ')[-1]}, D = {d}"
-            chart.line(panel, look, memories, curve, ls=style, label=label)
-    chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
-    panel.set_title("why: prefilled again, many per lane", loc="left", size=9)
-    panel.set_ylabel("seconds of a lane per step", size=8)
-    panel.legend(fontsize=7.5)
-
-
-def _draw_waits(panel: Axes, cases: dict[Key, Case]) -> None:
-    """Why: training waits for lanes that were refilled and prefill."""
-    memories = sorted({kv for at, kv, _ in cases if at == WAITS})
-    for look, d in enumerate(sorted({d for at, _, d in cases if at == WAITS})):
-        curve = [cases[WAITS, kv, d].runs.stage_s("waiting") for kv in memories]
-        chart.line(panel, look, memories, curve, label=f"D = {d}")
-    chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
-    panel.set_title("why: training waits for a prefill, refilled when empty", loc="left", size=9)
-    panel.set_ylabel("seconds per step", size=8)
-    panel.legend(fontsize=7.5)
 
 
 def _text(cases: dict[Key, Case], gains: dict[Key, float]) -> list[str]:
