@@ -108,12 +108,15 @@ class Live(Iterator[Batch]):
     """Batches as the engine takes them. It runs in a thread of its own, and TRL in the caller's.
 
     `engine(learner)` runs to its end, with `learner` for its trainer. It is started by the first
-    batch that is asked for. While TRL waits for a batch, `policy` is in evaluation mode. As a
-    context manager it leaves no thread behind.
+    batch that is asked for. While TRL waits for a batch, `policy` is in evaluation mode; when it
+    gets one, `synchronise` waits for what the device still does with the policy. As a context
+    manager it leaves no thread behind.
     """
 
-    def __init__(self, engine: Callable[[Live], None], policy: Any) -> None:
-        self._policy = policy
+    def __init__(
+        self, engine: Callable[[Live], None], policy: Any, synchronise: Callable[[], None]
+    ) -> None:
+        self._policy, self._synchronise = policy, synchronise
         self._offers: SimpleQueue[Batch | None] = SimpleQueue()  # None: there are no more
         self._answers: SimpleQueue[bool] = SimpleQueue()  # trained; False: never will be
         self._is_out = False  # TRL has a batch
@@ -152,6 +155,7 @@ class Live(Iterator[Batch]):
             elif self._thread.ident is None:
                 self._thread.start()
             batch = self._offers.get()
+            self._synchronise()
         if batch is None:
             raise self._error or EngineError("the engine has ended before TRL")
         self._is_out = True

@@ -27,7 +27,7 @@ from oppo_real.trl import drive_trl, ppo_module
 from oppo_real.trl_hooks import HOOKED
 from oppo_real.trl_rollouts import RewardBeforePad
 from oppo_sim.engine import EngineError
-from oppo_sim.engine.contract import Emitted
+from oppo_sim.engine.contract import Emitted, Finished
 from oppo_sim.policies import CATALOG, Schedule
 from oppo_sim.records import StepRecord
 from tests.engine.test_two_machines import small
@@ -112,6 +112,31 @@ def test_rollouts_are_those_of_the_policy_that_is_trained(is_pad_eos: bool, tmp_
         assert record.staleness == (0,) * BATCH
         ends = [int(row == pad) for row in step.responses[~step.is_padding].tolist()]
         assert not sum(ends), "a pad was trained"
+
+
+def test_the_policy_decodes_in_evaluation_mode_and_is_trained_in_trls(tmp_path: Path) -> None:
+    modes: dict[str, set[bool]] = {"decoding": set(), "updated": set()}
+
+    class Look(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            modes["updated"].add(ours.policy_model.training)
+
+    def listen(entry: object) -> None:
+        if isinstance(entry, Emitted | Finished):
+            modes["decoding"].add(ours.policy_model.training)
+
+    ours = trainer(tmp_path, steps=2, callbacks=[Look()])
+    drive_trl(ours, OPPO, workers="inline", listen=listen)
+    assert modes == {"decoding": {False}, "updated": {True}}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(("name", "own_actor"), [("oppo", False), ("areal", True)])
+def test_lanes_on_streams_of_a_gpu(name: str, own_actor: bool, tmp_path: Path) -> None:
+    options = {"workers": "threads", "own_actor": own_actor}
+    _, records, _ = driven(tmp_path, small(name), options=options, use_cpu=False)
+    assert len({rollout for record in records for rollout in record.trained}) == 3 * BATCH
 
 
 def test_prompts_come_in_the_order_of_the_trainers_dataloader(tmp_path: Path) -> None:
@@ -306,6 +331,10 @@ def test_what_cannot_be_driven_is_refused(tmp_path: Path) -> None:
     ours = trainer(tmp_path)
     ours.args.world_size = 2
     with pytest.raises(ModelError, match="2 processes: must be one"):
+        drive_trl(ours, "trl")
+    ours = trainer(tmp_path)
+    ours.dataloader = ours.eval_dataloader = [1]
+    with pytest.raises(ModelError, match="dataloader is a list: must be the one"):
         drive_trl(ours, "trl")
     ours = trainer(tmp_path)
     ours.value_model = ours.reward_model
