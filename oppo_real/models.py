@@ -103,15 +103,6 @@ def context_tokens(model: Any) -> int | None:
     return None if most is None else int(most)
 
 
-def check_context(model: Any, kind: Kind, longest_prompt: int, cap_tokens: int) -> None:
-    most = context_tokens(model)
-    if most is not None and longest_prompt + cap_tokens > most:
-        raise ModelError(
-            f"real.{kind}: a prompt of {longest_prompt} tokens and a response of up to {cap_tokens}"
-            f" exceed its context of {most}: shorten the prompts or lower the cap"
-        )
-
-
 def is_rule(source: str) -> bool:
     """Whether `real.reward` names a function, as package.module:function does."""
     return _RULE.fullmatch(source) is not None

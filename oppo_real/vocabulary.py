@@ -55,7 +55,10 @@ def check_same_tokens(actor: tuple[Any, Any | None], other: tuple[Any, Any | Non
 
 
 def stop_ids(model: Any, tokenizer: Any | None, given: Sequence[int] | None) -> tuple[int, ...]:
-    """The ids that end a response: the user's, else the model's, else the tokenizer's."""
+    """The ids that end a response: the user's, else the model's, else the tokenizer's.
+
+    The padding token may be one of them: no length is ever read off padding.
+    """
     generation = getattr(model, "generation_config", None)
     found: list[int] = []
     for ids in (
@@ -71,23 +74,9 @@ def stop_ids(model: Any, tokenizer: Any | None, given: Sequence[int] | None) -> 
             "real.stop_token_ids: neither the actor nor its tokenizer names an end of sequence; "
             "set it"
         )
-    _refuse_unknown(model, "real.stop_token_ids", found)
-    return tuple(dict.fromkeys(found))
-
-
-def pad_id(model: Any, tokenizer: Any | None, given: int | None, stops: Sequence[int]) -> int:
-    """The id that fills rows. It may also be a stop id: no length is ever read off padding."""
-    of_tokenizer = getattr(tokenizer, "pad_token_id", None)
-    for pad in (given, of_tokenizer, model.config.pad_token_id):
-        if pad is not None:
-            _refuse_unknown(model, "real.pad_token_id", [pad])
-            return int(pad)
-    return stops[0]
-
-
-def _refuse_unknown(model: Any, field: str, ids: Sequence[int]) -> None:
     size = model.config.vocab_size
-    if wrong := [token for token in ids if not 0 <= token < size]:
+    if wrong := [token for token in found if not 0 <= token < size]:
         raise ModelError(
-            f"{field} = {wrong[0]}: not in the actor's vocabulary; must be below {size}"
+            f"real.stop_token_ids = {wrong[0]}: not in the actor's vocabulary; must be below {size}"
         )
+    return tuple(dict.fromkeys(found))

@@ -325,6 +325,16 @@ def test_weights_that_diverged_are_an_error_that_names_the_rollout() -> None:
         batch.decode()
 
 
+class _Older(torch.nn.Module):
+    def forward(self, input_ids: Any, past_key_values: Any = None) -> None: ...
+
+
+def test_the_cache_is_handed_over_by_the_name_that_the_model_knows() -> None:
+    """transformers 5.23 has another than 5.24, where the old one warns at every call."""
+    names = [caches._cache_name(model) for model in (tiny.actor().model, llama().model, _Older())]
+    assert names == ["cache", "cache", "past_key_values"]
+
+
 def test_misuse_is_refused() -> None:
     batch = batch_of(tiny.actor())
     with pytest.raises(ValueError, match="no rollout"):

@@ -146,14 +146,8 @@ def test_networks_that_do_not_see_all_tokens_are_refused(
     models.refuse_unsupported(tiny.config(sliding_window=64), "real.actor")
 
 
-def test_contexts_are_checked_before_anything_runs() -> None:
-    model = tiny.actor()
-    assert models.context_tokens(model) == 256
-    models.check_context(model, "actor", 200, 56)
-    with pytest.raises(
-        ModelError, match=r"real.reward: a prompt of 200 tokens .* 57 exceed .* 256"
-    ):
-        models.check_context(model, "reward", 200, 57)
+def test_a_context_is_what_the_config_says() -> None:
+    assert models.context_tokens(tiny.actor()) == 256
 
 
 # rules
@@ -212,23 +206,17 @@ def test_tokenizers_come_with_folders_only(tmp_path: Path) -> None:
             vocabulary.load_tokenizer(source)
 
 
-def test_stop_and_pad_ids_are_the_users_the_models_or_the_tokenizers() -> None:
+def test_stop_ids_are_the_users_the_models_or_the_tokenizers() -> None:
     model, tokenizer = tiny.actor(eos_token_id=[5, 6]), tiny.tokenizer()
     assert vocabulary.stop_ids(model, tokenizer, (9, 8, 9)) == (9, 8)
     assert vocabulary.stop_ids(model, tokenizer, None) == (5, 6)
+    assert vocabulary.stop_ids(model, tokenizer, (tiny.PAD,)) == (tiny.PAD,)
     bare = tiny.actor(eos_token_id=None, pad_token_id=None)
     assert vocabulary.stop_ids(bare, tokenizer, None) == (tiny.EOS,)
     with pytest.raises(ModelError, match=r"real.stop_token_ids: .*set it"):
         vocabulary.stop_ids(bare, None, None)
     with pytest.raises(ModelError, match=r"real.stop_token_ids = 64: .*below 64"):
         vocabulary.stop_ids(model, tokenizer, (64,))
-    assert vocabulary.pad_id(model, tokenizer, 3, (1,)) == 3
-    assert vocabulary.pad_id(model, tokenizer, None, (1,)) == tiny.PAD
-    assert vocabulary.pad_id(bare, None, None, (1, 2)) == 1, (
-        "padding may be the end: it is not read"
-    )
-    with pytest.raises(ModelError, match=r"real.pad_token_id = -1"):
-        vocabulary.pad_id(model, tokenizer, -1, (1,))
 
 
 def test_heads_that_are_not_plain_are_refused(tmp_path: Path) -> None:
