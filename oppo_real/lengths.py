@@ -76,7 +76,7 @@ class _InModel:
     ) -> Any:
         ids: Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         mask = kwargs.get("attention_mask")
-        seen = ids.shape[1] if mask is None else mask.shape[1]
+        seen = _seen(ids, mask, kwargs.get("position_ids"))
         if seen == ids.shape[1]:
             self._rows = self._places(ids, mask)
         rows = self._rows
@@ -106,6 +106,13 @@ class _InModel:
             if (prompt := tuple(row[:size])) in self._lengths:
                 return prompt
         raise ModelError(f"forced lengths: no length for a row that begins with {row[:8]}")
+
+
+def _seen(ids: Tensor, mask: Tensor | None, positions: Tensor | None) -> int:
+    """Places up to the last one fed. `generate` drops a mask that hides nothing."""
+    if mask is not None:
+        return mask.shape[1]
+    return ids.shape[1] if positions is None else int(positions[0, -1]) + 1
 
 
 def force_lengths(

@@ -102,6 +102,20 @@ def test_generate_gives_the_same_lengths(seed: int) -> None:
     assert not any({*STOPS, *NEVER} & {*response[:-1]} for response in responses)
 
 
+def test_generate_gives_the_same_lengths_to_prompts_without_padding() -> None:
+    """transformers leaves a mask out that hides nothing."""
+    model, rows = tiny.actor(), torch.tensor([[20, 5, 6], [21, 7, 8], [22, 9, 9]])
+    wanted = {tuple(row): length for row, length in zip(rows.tolist(), (1, 4, 9), strict=True)}
+    force_lengths(model, wanted, (tiny.EOS,), NEVER)
+    given = GenerationConfig(
+        max_new_tokens=CAP, do_sample=True, top_k=0, eos_token_id=tiny.EOS, pad_token_id=tiny.PAD
+    )
+    torch.manual_seed(1)
+    out = model.generate(rows, attention_mask=torch.ones_like(rows), generation_config=given)
+    responses = out[:, rows.shape[1] :].tolist()
+    assert [response.index(tiny.EOS) + 1 for response in responses] == [1, 4, 9]
+
+
 def test_a_copy_is_forced_alike_and_without_the_hook_nothing_is() -> None:
     model = forced_model()
     responses = generated(copy.deepcopy(model), 0)
