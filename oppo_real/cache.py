@@ -41,10 +41,17 @@ class SlotCache:
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self.slots, self.tokens = 0, 0
-        self._places: tuple[Tensor, Tensor]  # slots [n] and tokens [n, T] that this forward writes
-        self._flat: dict[int, Tensor] = {}  # the same for a number of heads, as indices of vectors
+        self._slots = self._positions = torch.empty(0)  # [n], [n, T] that this forward writes
+        self._heads_at: dict[int, Tensor] = {}  # where these slots begin, for a number of heads
+        self._flat: dict[int, Tensor] = {}  # and where the vectors go, in all of a layer's
         self._reads: Tensor | int | None = None  # gathered slots, the first n slots, the new tokens
         self._width = 0
+        self._line: Tensor | None = None  # 0, 1, 2 ...
+        weight = next(backbone.parameters())
+        self._shown_hidden = (
+            weight.new_zeros(()).detach(),
+            weight.new_full((), torch.finfo(weight.dtype).min).detach(),
+        )
 
     # the forwards
 
@@ -66,7 +73,9 @@ class SlotCache:
         return self._forward(ids, slots, positions, longest)
 
     def _forward(self, ids: Tensor, slots: Tensor, positions: Tensor, width: int | None) -> Tensor:
-        self._places, self._flat = (slots, positions), {}
+        if slots is not self._slots:
+            self._slots, self._heads_at = slots, {}
+        self._positions, self._flat = positions, {}
         mask = None
         if width is not None:
             self._width = min(-(-width // WIDTH) * WIDTH, self.tokens)
@@ -82,12 +91,10 @@ class SlotCache:
 
     def _mask(self, positions: Tensor) -> Tensor:
         """[n, 1, T, width], added to the scores: a query sees its own place and those before it."""
-        dtype = next(self._backbone.parameters()).dtype
-        places = torch.arange(self._width, device=positions.device)
-        hidden = places > positions[:, None, :, None]
-        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(
-            hidden, torch.finfo(dtype).min
-        )
+        if self._line is None or len(self._line) < self._width:
+            self._line = torch.arange(self.tokens, device=positions.device)
+        seen = self._line[: self._width] <= positions[:, None, :, None]
+        return torch.where(seen, *self._shown_hidden)
 
     # what transformers' layers and masks ask of a cache
 
@@ -102,10 +109,11 @@ class SlotCache:
     def _put(self, store: Tensor, new: Tensor) -> Tensor:
         heads, dim = new.shape[1], new.shape[3]
         if heads not in self._flat:
-            slots, positions = self._places
-            rows = slots[:, None] * heads + torch.arange(heads, device=slots.device)
-            places = rows[:, :, None] * self.tokens + positions[:, None]
-            self._flat[heads] = places.flatten()
+            if heads not in self._heads_at:
+                slots = self._slots[:, None] * heads
+                rows = slots + torch.arange(heads, device=slots.device)
+                self._heads_at[heads] = rows[:, :, None] * self.tokens
+            self._flat[heads] = (self._heads_at[heads] + self._positions[:, None]).flatten()
         store.view(-1, dim).index_copy_(0, self._flat[heads], new.reshape(-1, dim))
         if self._reads is None:
             return new
@@ -129,6 +137,7 @@ class SlotCache:
         if slots <= self.slots and tokens <= self.tokens:
             return
         old_slots, old_tokens = self.slots, self.tokens
+        self._heads_at = {}
         if slots > old_slots:
             self.slots = max(slots, 2 * old_slots)
         if tokens > old_tokens:

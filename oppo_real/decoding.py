@@ -24,6 +24,7 @@ from oppo_real.errors import ModelError
 from oppo_real.logprobs import LogitRule, head_of
 from oppo_real.sampling import sample, uniforms
 
+AHEAD = 32  # iterations whose uniforms are drawn at once
 Reason = Literal["stop", "cap"]
 
 
@@ -55,6 +56,7 @@ class _Inputs:
     rollouts: Tensor  # [n]
     index: Tensor  # [n], of the response token to be sampled
     longest: int  # context tokens of the longest row
+    uniforms: list[Tensor]  # [n] for each of the next iterations, the last of them first
 
 
 class ContinuousBatch:
@@ -202,8 +204,11 @@ class ContinuousBatch:
         logits = self._head(hidden[:, -1])
         if self._rule is not None:
             logits = self._rule(logits, at.rollouts, at.index)
-        u = uniforms(self._seed, at.rollouts, at.index)
-        tokens, logprobs = sample(logits, u, self._temperature)
+        if not at.uniforms:
+            ahead = at.index[:, None] + torch.arange(AHEAD, device=self._device)
+            drawn = uniforms(self._seed, at.rollouts[:, None], ahead)
+            at.uniforms = list(drawn.T.flip(0))
+        tokens, logprobs = sample(logits, at.uniforms.pop(), self._temperature)
         at.tokens = tokens[:, None]
         at.positions += 1
         at.index += 1
@@ -230,6 +235,7 @@ class ContinuousBatch:
             rollouts=column([row.rollout for row in rows]),
             index=column([len(row.context) - row.prompt_tokens for row in rows]),
             longest=max(lengths),
+            uniforms=[],
         )
 
     def _take(self, tokens: list[int], logprobs: list[float]) -> Decoded:

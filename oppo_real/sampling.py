@@ -58,18 +58,18 @@ def sample(logits: Tensor, u: Tensor, temperature: float) -> tuple[Tensor, Tenso
     """
     logprobs = torch.log_softmax(scaled(logits, temperature), dim=-1)
     blocks = _in_blocks(logprobs.exp())
-    masses = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
-    targets = u[:, None] * masses[:, -1:]
-    chosen = torch.searchsorted(masses, targets, right=True)
-    chosen.clamp_(max=masses.shape[1] - 1)  # logits that are not finite: the caller sees the nan
-    block = blocks.take_along_dim(chosen[:, :, None], 1)[:, 0]
-    inside = block.cumsum(-1, dtype=torch.float64)
-    # relative to the block; its two sums may differ in their last bits
-    before = masses.take_along_dim((chosen - 1).clamp_(min=0), 1) * (chosen > 0)
-    targets = torch.minimum(targets - before, inside[:, -1:].nextafter(targets.new_zeros(())))
+    sums = blocks.sum(-1, dtype=torch.float64)
+    ends = sums.cumsum(-1)
+    targets = u[:, None] * ends[:, -1:]
+    chosen = torch.searchsorted(ends, targets, right=True)
+    chosen.clamp_(max=ends.shape[1] - 1)  # logits that are not finite: the caller sees the nan
+    before = ends.gather(1, chosen) - sums.gather(1, chosen)
+    inside = blocks.take_along_dim(chosen[:, :, None], 1)[:, 0].cumsum(-1, dtype=torch.float64)
+    # a block's two sums may differ in their last bits: stay below the one, inside it
+    targets = torch.minimum(targets - before, inside[:, -1:] * (1 - 2.0**-_BITS))
     tokens = chosen * _BLOCK + torch.searchsorted(inside, targets, right=True)
     tokens.clamp_(max=logits.shape[-1] - 1)
-    return tokens[:, 0], logprobs.take_along_dim(tokens, 1)[:, 0]
+    return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
 
 
 def _in_blocks(probabilities: Tensor) -> Tensor:
