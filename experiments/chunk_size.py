@@ -224,4 +224,4 @@ def _is_explained(curves: dict[tuple[str, int], dict[int, float]]) -> bool:
     return left and height(2, last) < 0.25 * height(0, last)
 
 
-EXPERIMENT = Experiment("chunk_size", "Which chunk size makes a step fastest, and why?", 2, run)
+EXPERIMENT = Experiment("chunk_size", "Which chunk size makes a step fastest, and why?", 1, run)

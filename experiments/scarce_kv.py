@@ -173,5 +173,5 @@ def reversal(gains: dict[Key, float], place: int) -> bool:
 
 
 EXPERIMENT = Experiment(
-    "scarce_kv", "What does overcommitment gain when KV memory is scarce?", 5, run
+    "scarce_kv", "What does overcommitment gain when KV memory is scarce?", 2, run
 )
