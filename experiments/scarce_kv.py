@@ -157,7 +157,7 @@ def _waits(cases: dict[Key, Case], gains: dict[Key, float]) -> str:
         f"{regime.prompt_tokens:,} tokens, and a prefill is not interrupted: training waits "
         f"{own.stage_s('waiting'):.1f} s per step ({base.stage_s('waiting'):.1f} with D = 0), more "
         f"than the {base.stage_s('generation') - own.stage_s('generation'):.1f} s that generation "
-        "gains. A prefill in pieces would not lose them."
+        "gains. A prefill in pieces could be interrupted; no machine here has one."
     )
 
 
