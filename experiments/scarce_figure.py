@@ -44,7 +44,7 @@ def _draw_gains(panel: Axes, place: int, gains: Mapping[Key, float]) -> None:
     lowest = min(gain for (at, _, _), gain in gains.items() if at == place)
     panel.axhline(1.0, color="black", lw=0.8)
     panel.axhspan(0.0, 1.0, color="#EEEEEE", zorder=0)
-    panel.set_ylim(min(0.95, lowest - 0.03), highest + 0.15 * (highest - 0.95))
+    panel.set_ylim(min(0.95, lowest - 0.03), highest + 0.4 * (highest - 0.95))
     ticks: list[int] = []
     for kv in memories:
         if not ticks or kv >= 1.2 * ticks[-1]:
@@ -67,7 +67,8 @@ def _draw_again(panel: Axes, cases: Mapping[Key, Case]) -> None:
     chart.tokens_axis(panel, memories, "KV memory of an actor lane (tokens)")
     panel.set_title("why: prefilled again, many per lane", loc="left", size=9)
     panel.set_ylabel("seconds of a lane per step", size=8)
-    panel.legend(fontsize=7.5)
+    panel.set_ylim(top=1.4 * panel.get_ylim()[1])
+    panel.legend(fontsize=7.5, loc="upper right", handlelength=4)
 
 
 def _draw_waits(panel: Axes, cases: Mapping[Key, Case]) -> None:
