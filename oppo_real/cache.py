@@ -49,8 +49,8 @@ class SlotCache:
         self._line: Tensor | None = None  # 0, 1, 2 ...
         weight = next(backbone.parameters())
         self._shown_hidden = (
-            weight.new_zeros(()).detach(),
-            weight.new_full((), torch.finfo(weight.dtype).min).detach(),
+            weight.new_zeros(()),
+            weight.new_full((), torch.finfo(weight.dtype).min),
         )
 
     # the forwards

@@ -172,3 +172,24 @@ def test_prompts_that_cannot_be_told_apart_are_refused() -> None:
         force_lengths(tiny.actor(), {(5, 6): 3, (5, 6, 7): 4}, STOPS)
     with pytest.raises(ModelError, match="no length for a row"):
         forced_model()(torch.tensor([[60, 61, 62]]))
+
+
+def test_trls_own_generation_and_forward_obey() -> None:
+    """What its generation scores and what its forward over the whole gives are the same."""
+    from trl.experimental.ppo import ppo_trainer
+    from trl.experimental.ppo.ppo_trainer import first_true_indices, truncate_response
+
+    ids, _ = left_padded()
+    model = forced_model()
+    torch.manual_seed(0)
+    given = GenerationConfig(max_new_tokens=CAP, temperature=1 + 1e-7, top_k=0, do_sample=True)
+    with torch.no_grad():
+        both, scores = ppo_trainer.batch_generation(model, ids, 3, tiny.PAD, given)
+        output = ppo_trainer.forward(model, both, tiny.PAD)
+    responses = truncate_response(tiny.EOS, tiny.PAD, both[:, ids.shape[1] :])
+    told = [min(length, CAP) for length in LENGTHS]
+    assert first_true_indices(responses == tiny.PAD).tolist() == told
+    logits = output.logits[:, ids.shape[1] - 1 : -1] / (1 + 1e-7)
+    for row, length in enumerate(told):
+        ours, theirs = (some[row, :length].log_softmax(-1) for some in (logits, scores))
+        assert torch.allclose(ours, theirs, atol=2e-5)
