@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def _reward(
     real: Real, folder: Path, seed: int, actor: Any | None, tokenizer: Any | None
 ) -> nn.Module | RuleReward:
     if is_rule(real.reward):
-        decode = None if tokenizer is None else tokenizer.decode
+        decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)
         return RuleReward(load_rule(real.reward), decode)
     reward: nn.Module = _load(real, folder, "reward", real.reward, seed).requires_grad_(False)
     if actor is not None:
