@@ -130,7 +130,7 @@ class Threads:
                 self._news.put((lane, news))
                 if isinstance(news, Broken):
                     return
-                if news.events:
+                if news.events and not self._closing:  # closing has set it, maybe before the clear
                     go.wait()
 
 
