@@ -116,22 +116,28 @@ class Threads:
             thread.join(JOIN_S)
 
     def _run(self, lane: str) -> None:
+        try:
+            with self._within(lane):
+                self._work(lane)
+        except Exception as error:  # not the lane's work, which says so itself
+            self._news.put((lane, Broken(None, (), f"{type(error).__name__}: {error}")))
+
+    def _work(self, lane: str) -> None:
         worker, wake, go = self._workers[lane], self._wake[lane], self._go[lane]
-        with self._within(lane):
-            while not self._closing:
-                wake.clear()
-                news = _step(worker)
-                if news is None:
-                    wake.wait(WATCH_S)
-                    continue
-                if news is NOTHING:
-                    continue
-                go.clear()
-                self._news.put((lane, news))
-                if isinstance(news, Broken):
-                    return
-                if news.events and not self._closing:  # closing has set it, maybe before the clear
-                    go.wait()
+        while not self._closing:
+            wake.clear()
+            news = _step(worker)
+            if news is None:
+                wake.wait(WATCH_S)
+                continue
+            if news is NOTHING:
+                continue
+            go.clear()
+            self._news.put((lane, news))
+            if isinstance(news, Broken):
+                return
+            if news.events and not self._closing:  # closing has set it, maybe before the clear
+                go.wait()
 
 
 def _step(worker: Worker) -> News | Broken | None:

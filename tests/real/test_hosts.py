@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,12 @@ def test_an_event_told_of_while_closing_keeps_no_thread(monkeypatch: pytest.Monk
     lane.at_work.wait()
     host.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_a_thread_that_cannot_begin_is_news() -> None:
+    def refuse(lane: str) -> Any:
+        raise RuntimeError("no such stream")
+
+    host = hosts.Threads({"actor0": LastWord()}, within=refuse)
+    assert host.take() == ("actor0", hosts.Broken(None, (), "RuntimeError: no such stream"))
+    host.close()
