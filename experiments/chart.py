@@ -41,9 +41,10 @@ def line(axes: Axes, place: int, x: Sequence[float], y: Sequence[float], **how: 
     axes.plot(x, y, **{**looks, **how})
 
 
-def caption(figure: Figure, text: str, width: int = 150) -> None:
+def caption(figure: Figure, text: str, width: int = 150, *, measured: bool = False) -> None:
     """What is shown and under which assumptions, below the panels."""
-    figure.supxlabel(fill(f"Simulated, not measured. {text}", width), size=8, x=0.01, ha="left")
+    role = "Measured on CPUs." if measured else "Simulated, not measured."
+    figure.supxlabel(fill(f"{role} {text}", width), size=8, x=0.01, ha="left")
 
 
 def tokens_axis(axes: Axes, ticks: Sequence[int], label: str) -> None:

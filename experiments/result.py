@@ -37,13 +37,14 @@ class Experiment:
     question: str
     minutes: int  # on two cores, at full size
     run: Callable[[bool], Result]
+    role: str = "simulated"  # of its numbers; what is measured needs the extra [real]
 
     def is_done(self, out: Path, quick: bool) -> bool:
         """Whether its three files are there, made by the same code at the same size."""
         files = [out / f"{self.name}.{form}" for form in ("md", "csv", "png")]
         if not all(file.is_file() for file in files):
             return False
-        return stamp(quick) in files[0].read_text(encoding="utf-8")
+        return stamp(quick, self.role) in files[0].read_text(encoding="utf-8")
 
     def write(self, out: Path, quick: bool) -> None:
         """Run it and keep what it yields; the paragraph, last, says that the rest is there."""
@@ -52,33 +53,35 @@ class Experiment:
             picture = canvas.encode(result.figure, "png")
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / f"{self.name}.png", picture)
-        write_whole(out / f"{self.name}.csv", _table(result.rows))
+        write_whole(out / f"{self.name}.csv", _table(result.rows, self.role))
         size = "\n\nA quick version: few steps, one seed, for tests." if quick else ""
         write_whole(
             out / f"{self.name}.md",
             f"# {self.question}\n\n{' '.join(result.text)}{size}\n\n"
-            f"![{self.name}]({self.name}.png)\n\n{stamp(quick)}\n",
+            f"![{self.name}]({self.name}.png)\n\n{stamp(quick, self.role)}\n",
         )
 
 
-def stamp(quick: bool) -> str:
+def stamp(quick: bool, role: str) -> str:
     """By what code, and at which size, a figure was made."""
-    return f"<!-- {'quick' if quick else 'full'}, code {_code()} -->"
+    return f"<!-- {'quick' if quick else 'full'}, code {_code(role)} -->"
 
 
-def _table(rows: Sequence[Mapping[str, Value]]) -> str:
+def _table(rows: Sequence[Mapping[str, Value]], role: str) -> str:
     table = io.StringIO()
     writer = csv.DictWriter(table, [*rows[0], "role"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**row, "role": "simulated"} for row in rows)
+    writer.writerows({**row, "role": role} for row in rows)
     return table.getvalue()
 
 
 @cache
-def _code() -> str:
-    """A digest of all that a figure depends on: the simulator, its data and these scripts."""
+def _code(role: str) -> str:
+    """A digest of all that a figure depends on: the machine, its data and these scripts."""
     digest = hashlib.sha256()
-    for folder in (Path(oppo_sim.__file__).parent, Path(__file__).parent):
+    simulator = Path(oppo_sim.__file__).parent
+    real = [simulator.with_name("oppo_real")] if role == "measured" else []
+    for folder in (simulator, *real, Path(__file__).parent):
         for file in sorted(folder.rglob("*")):
             if file.suffix in (".py", ".csv", ".toml") and file.is_file():
                 digest.update(f"{file.relative_to(folder)}\n".encode() + file.read_bytes())

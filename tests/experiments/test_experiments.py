@@ -50,7 +50,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 class TestQuick:
     @pytest.mark.parametrize("name", EXPERIMENTS)
     def test_its_three_files_are_there(self, drawn: Path, name: str) -> None:
-        assert {row["role"] for row in rows(drawn, name)} == {"simulated"}
+        assert {row["role"] for row in rows(drawn, name)} == {EXPERIMENTS[name].role}
         assert (drawn / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         text = (drawn / f"{name}.md").read_text()
         assert text.startswith(f"# {EXPERIMENTS[name].question}\n")
@@ -121,6 +121,13 @@ class TestQuick:
         assert len(bound) >= 6
         assert all(float(row["gain"]) <= 1.1 for row in bound)
         assert max(float(row["gain"]) for row in found) > 1.3
+
+    def test_ppo_learns_in_either_order(self, drawn: Path) -> None:
+        """From chance, a half, to more than 0.8 of the highest reward, which is 1."""
+        for run in by(rows(drawn, "learning"), "schedule"):
+            rewards = [float(row["reward"]) for row in run]
+            assert rewards[0] < 0.6
+            assert sum(rewards[-10:]) / 10 > 0.8
 
 
 def by(found: list[Row], column: str) -> Iterator[list[Row]]:
