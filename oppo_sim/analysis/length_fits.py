@@ -12,9 +12,10 @@ import numpy as np
 from oppo_sim.workload.effects import Drift
 from oppo_sim.workload.fits import Fit, best, fit_all, score
 from oppo_sim.workload.laws import Family, Lognormal, Mixture
-from oppo_sim.workload.measured import TELLS_BYTES, Measured, first_columns, quiet, read_measured
+from oppo_sim.workload.measured import Measured, read_measured
 from oppo_sim.workload.samples import Sample
 from oppo_sim.workload.steplogs import StepLog, TimeLog, framework_of, read_log
+from oppo_sim.workload.tabular import TELLS_BYTES, first_columns, quiet
 from oppo_sim.workload.tail import Tail, tail, verdict
 
 TEXT_LOGS = (".log", ".txt")

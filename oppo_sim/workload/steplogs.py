@@ -16,8 +16,8 @@ from scipy.special import ndtri
 from oppo_sim.config.bounds import MOST_TOKENS
 from oppo_sim.workload.effects import Drift
 from oppo_sim.workload.laws import Lognormal
-from oppo_sim.workload.measured import MOST, TELLS_BYTES, chunks, quiet
 from oppo_sim.workload.moments import drift_of
+from oppo_sim.workload.tabular import MOST, TELLS_BYTES, chunks, quiet, refuse_pipe
 
 GRID = (np.arange(1 << 14) + 0.5) / (1 << 14)
 SIGMAS = (0.02, 3.0)
@@ -199,6 +199,7 @@ def _finite(cell: object) -> float:
 def _printed(path: Path, progress: TELLS_BYTES) -> Iterator[dict[str, float]]:
     """The metrics in lines such as `step:3 - response_length/mean:191.2 - ...`."""
     try:
+        refuse_pipe(path)
         total = path.stat().st_size
         with path.open("rb") as source:
             while line := source.readline(LINE_BYTES):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oppo_sim.workload import measured
-from oppo_sim.workload.measured import first_columns, read_measured
+from oppo_sim.workload import tabular
+from oppo_sim.workload.measured import read_measured
 from oppo_sim.workload.steplogs import framework_of, read_log
+from oppo_sim.workload.tabular import first_columns
 
 
 def written(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
@@ -63,8 +65,8 @@ def test_chunks_do_not_show(tmp_path: Path, name: str, monkeypatch: pytest.Monke
     ]
     path = written(tmp_path, name, rows)
     at_once = read_measured(path)
-    monkeypatch.setattr(measured, "CHUNK_ROWS", 37)
-    monkeypatch.setattr(measured, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(tabular, "CHUNK_ROWS", 37)
+    monkeypatch.setattr(tabular, "CHUNK_BYTES", 1000)
     told: list[tuple[int, int]] = []
     chunked = read_measured(path, progress=lambda done, total: told.append((done, total)))
     assert chunked.sample.tokens.tolist() == at_once.sample.tokens.tolist()
@@ -165,6 +167,57 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b'{"response_tokens": "\xff\xfe"}\nresponse_tokens\n\xff\n')
         with pytest.raises(ValueError, match=name):
             read_measured(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.jsonl", "p.log"])
+def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name} is a pipe or a device; write what comes"):
+        read_log(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "message"),
+    [
+        ("a.csv", b"response_tokens\n5\n", "NUL bytes"),
+        ("a.csv", b"response_tokens\n5\n" + b"6" * 300_000, "a line of more than"),
+        ("a.jsonl", b"", "a line of more than"),
+    ],
+)
+def test_what_has_no_lines_is_not_held_in_memory(
+    tmp_path: Path, name: str, start: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hole of a gigabyte, as of a file that was cut off: refused at its first bytes."""
+    monkeypatch.setattr(tabular, "LINE_BYTES", 2000)
+    path = tmp_path / name
+    path.write_bytes(start)
+    os.truncate(path, 1 << 30)
+    with pytest.raises(ValueError, match=f"{name} .*{message}"):
+        read_measured(path)
+
+
+def test_rows_with_texts_come_fewer_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 2 kB: after the first thousand no more than a MiB of them at once."""
+    monkeypatch.setattr(tabular, "CHUNK_BYTES", 1 << 18)
+    path = tmp_path / "a.csv"
+    text = "some words, " * 170
+    path.write_text("text,response_tokens\n" + f'"{text}",7\n' * 4000)
+    sizes = [len(chunk) for chunk in tabular.chunks(path, ("response_tokens",))]
+    assert sum(sizes) == 4000
+    assert max(sizes[1:]) <= (1 << 20) / len(text)
+
+
+def test_columns_that_are_there_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id;response_tokens\n1;5\n")
+    with pytest.raises(ValueError, match=r"among id;response_tokens; .* commas between"):
+        read_measured(path)
+    path = tmp_path / "a.json"
+    path.write_text('[{"response_tokens": 5}]')
+    with pytest.raises(ValueError, match=r"read from a \.csv or a \.jsonl"):
+        first_columns(path)
 
 
 def complaint(read: Callable[[], object]) -> str | None:

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oppo_sim.workload import Lognormal
-from oppo_sim.workload.measured import first_columns
 from oppo_sim.workload.steplogs import StepLog, TimeLog, framework_of, read_log
+from oppo_sim.workload.tabular import first_columns
 
 # Rows of a verl run (deepseek 7B on GSM8K, 8 x MI300) as they were logged, the last one made up: a
 # step that was only validated. Columns that other runs have are missing.
