@@ -50,7 +50,22 @@ def test_a_tail_of_the_exponential() -> None:
     assert found.gains[8] == pytest.approx(
         harmonic(BATCH) / (harmonic(BATCH + 8) - harmonic(8)), rel=0.02
     )
-    assert found.ceiling == pytest.approx(harmonic(BATCH), rel=0.01)
+    assert found.ceiling == pytest.approx(harmonic(BATCH) * 120 / 112, rel=0.01)
+
+
+def test_two_rollouts_that_never_idle_are_twice_as_fast_as_one() -> None:
+    """B = 1 and D = 1: both places always decode, and no more can be gained."""
+    found = tail(Exponential(20_000), 1, overcommits=(1,))
+    assert found.gains[1] == pytest.approx(2, rel=0.02)
+    assert found.gains[1] <= found.ceiling == pytest.approx(2, rel=1e-3)
+    assert "x if none of 2 ever idled" in verdict(found)
+
+
+@pytest.mark.parametrize("batch", [1000, 100_000])
+def test_large_batches_take_fewer_steps_to_the_same_answer(batch: int) -> None:
+    """By D of a twentieth of the batch: log(B) against log(21), for exponential lengths."""
+    found = tail(Exponential(20_000), batch, overcommits=(batch // 20,))
+    assert found.gains[batch // 20] == pytest.approx(harmonic(batch) / math.log(21), rel=0.02)
 
 
 def test_equal_lengths_idle_nothing_and_gain_nothing() -> None:
