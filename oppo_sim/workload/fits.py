@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, logit, psi
 
 from oppo_sim.workload.laws import Family, Gamma, Lognormal, Mixture, Weibull
 from oppo_sim.workload.samples import Sample
@@ -18,6 +18,8 @@ Make = Callable[[Floats], Family]
 
 LEAST_SIGMA = 0.02  # below, a lognormal of a mixture has collapsed onto one length
 LEAST_WEIGHT = 0.005
+SHAPES = (1e-3, 1e9)  # of gamma and Weibull
+LEAST_GAP = 1e-12  # between the logarithm of the mean and the mean of the logarithms
 SPLITS = (0.1, 0.25, 0.5, 0.75, 0.9)  # where a mixture's search divides the sample
 EM_ROUNDS = 60
 LEAST_DISTINCT = 3
@@ -98,20 +100,43 @@ def _lognormal(sample: Sample) -> Lognormal:
 
 
 def _gamma(sample: Sample) -> Gamma:
-    mu, sigma = _log_moments(sample.body)
-    shape = 1 / max(sigma, LEAST_SIGMA) ** 2  # of the log's variance, for large shapes
-    start = (np.log(shape), mu - np.log(shape))
-    law = _climb(lambda p: Gamma(*np.exp(p).tolist()), sample, [start])
+    """By mean and shape, which hardly depend on each other; without a cap, log k - psi(k) is known.
+
+    A search over both at once got lost where one length was far from all others.
+    """
+    x, counts = sample.under_cap, sample.counts
+    mean, log_mean = sample.mean, float(np.average(np.log(x), weights=counts))
+    gap = max(float(np.log(mean)) - log_mean, LEAST_GAP)
+    shape = _root(lambda k: gap - float(np.log(k) - psi(k)))
+    if not sample.cut:
+        return Gamma(shape, mean / shape)
+    start = (np.log(shape), np.log(mean))
+    law = _climb(lambda p: Gamma(*np.exp((p[0], p[1] - p[0])).tolist()), sample, [start])
     assert isinstance(law, Gamma)
     return law
 
 
 def _weibull(sample: Sample) -> Weibull:
-    mu, sigma = _log_moments(sample.body)
-    start = (np.log(1.28 / sigma), mu + 0.45 * sigma)  # of the log's moments: pi / sqrt(6), gamma
-    law = _climb(lambda p: Weibull(*np.exp(p).tolist()), sample, [start])
-    assert isinstance(law, Weibull)
-    return law
+    """The likelihood has one peak, at the shape where this rising function is zero."""
+    logs, counts, body = np.log(sample.under_cap), sample.counts, sample.body
+    longest = float(logs[-1])
+    below = logs - longest  # so that no power overflows
+    mean = float(np.average(np.log(body.tokens), weights=body.counts)) - longest
+
+    def slope(shape: float) -> float:
+        powers = counts * np.exp(shape * below)
+        return float(powers @ below / powers.sum()) - 1 / shape - mean
+
+    shape = _root(slope)
+    powers = float(counts @ np.exp(shape * below))
+    return Weibull(shape, float(np.exp(longest) * (powers / body.n) ** (1 / shape)))
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """The shape at which a rising function is zero."""
+    low, high = np.log(SHAPES)
+    found = brentq(lambda p: rising(float(np.exp(p))), low, high, xtol=1e-12)
+    return float(np.exp(found))
 
 
 def _mixture(sample: Sample) -> Mixture:

@@ -84,8 +84,12 @@ class Gamma(Uncut):
         return np.asarray((k - 1) * np.log(x) - x / theta - constant)
 
     def log_sf(self, x: Floats) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(gammaincc(self.shape, x / self.scale_tokens)))
+        k, scaled = self.shape, x / self.scale_tokens
+        share = np.asarray(gammaincc(k, scaled))
+        seen = share > 1e-290  # beyond, the first term of Legendre's continued fraction
+        beyond = np.where(seen, k + 1, scaled)
+        far = k * np.log(beyond) - beyond - gammaln(k) - np.log(beyond + 1 - k)
+        return np.where(seen, np.log(np.where(seen, share, 1.0)), far)
 
     def quantile(self, u: Floats) -> Floats:
         return np.asarray(self.scale_tokens * gammaincinv(self.shape, u))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from oppo_sim.workload import Lengths, load
 from oppo_sim.workload.fits import FAMILIES, best, fit, fit_all, log_likelihood
@@ -38,6 +38,30 @@ def test_a_known_law_is_found_again(law: Family, cut_at: float | None) -> None:
     assert np.mean(found, axis=0) == pytest.approx(numbers(law), rel=0.02)
 
 
+@pytest.mark.parametrize("cap", [None, 5000])
+@pytest.mark.parametrize("family", ["gamma", "weibull"])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [*range(95, 106)] * 50 + [9999],  # all about equal, and one that is not
+        [1] * 2000 + [2, 3, 9999],
+        [100] * 9000 + [101, 102],
+        [2, 40, 9999],
+    ],
+    ids=["one far away", "nearly all 1", "nearly all equal", "three"],
+)
+def test_no_law_is_likelier_nearby(lengths: list[int], family: str, cap: int | None) -> None:
+    """The fit is the peak: on odd samples, too, where a search gets lost."""
+    sample = Sample.of(lengths, cap if max(lengths) > 5000 else None)
+    if len(sample.body.tokens) < 3:
+        pytest.skip("too few lengths below the cap")
+    found = fit(family, sample)
+    shape, scale = numbers(found.law)
+    for a, b in [(1.02, 1), (0.98, 1), (1, 1.02), (1, 0.98), (1.02, 1 / 1.02), (0.98, 1 / 0.98)]:
+        near = type(found.law)(shape * a, scale * b)
+        assert log_likelihood(near, sample) < found.log_likelihood
+
+
 @pytest.mark.parametrize(
     ("law", "other"),
     [
@@ -52,6 +76,16 @@ def test_a_law_is_that_of_scipy_stats(law: Family, other: stats.rv_continuous) -
     assert law.log_pdf(x) == pytest.approx(other.logpdf(x), rel=1e-9)
     assert law.log_sf(x) == pytest.approx(other.logsf(x), rel=1e-6)
     assert law.quantile(GRID) == pytest.approx(other.ppf(GRID), rel=1e-9)
+
+
+@pytest.mark.parametrize(("k", "x"), [(0.5, 1000.0), (3.0, 900.0), (1e6, 1.1e6)])
+def test_the_tail_of_a_gamma_goes_on_where_its_share_is_no_number(k: float, x: float) -> None:
+    """By the integral of the density over what is beyond x, relative to the density at x."""
+    t = np.linspace(0, 60 / (1 - (k - 1) / x), 200_001)
+    shape = np.exp((k - 1) * np.log1p(t / x) - t)
+    expected = (k - 1) * np.log(x) - x - special.gammaln(k) + np.log(np.trapezoid(shape, t))
+    assert special.gammaincc(k, x) == 0
+    assert Gamma(k, 1.0).log_sf(np.array([x]))[0] == pytest.approx(expected, abs=1e-2)
 
 
 def test_the_quantiles_of_a_mixture_invert_it() -> None:
