@@ -121,7 +121,7 @@ def _text(rows: Sequence[Row], rewards: Curves) -> list[str]:
     for schedule, runs in rewards.items():
         final = runs[:, -LAST:].mean(1)
         said.append(
-            f"Schedule {schedule}, {len(runs)} run{'s' if len(runs) > 1 else ''}: from {_range(runs[:, 0])} in the first "
+            f"Schedule {schedule}, seeds below {len(runs)}: from {_range(runs[:, 0])} in the first "
             f"step to {_range(final)} in the last {LAST} of {runs.shape[1]}, in "
             f"{_range(ends[schedule][:, -1], 0)} s."
         )

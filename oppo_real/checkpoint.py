@@ -5,12 +5,14 @@ checkpoints/step-00000010/
   optimiser.safetensors  its tensors; its structure is in state.json
   caches.safetensors     KV caches of paused rollouts, by lane and rollout
   state.json             the engine's state, the rollouts with tokens, log-probabilities, versions
+  sums.json              the others' SHA-256: a bit that flipped is not trained on
 
 There is no random state to save: every draw is a function of the seed and of what is drawn for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -27,8 +29,9 @@ from torch import Tensor, nn
 from oppo_real.store import Row
 from oppo_sim.runs import RunError
 
-VERSION = 1
+VERSION = 2
 FOLDER = "checkpoints"
+SUMS = "sums.json"
 Caches = Mapping[str, Mapping[int, Mapping[str, Tensor]]]  # lane -> rollout -> name -> tensor
 
 
@@ -36,6 +39,7 @@ Caches = Mapping[str, Mapping[int, Mapping[str, Tensor]]]  # lane -> rollout -> 
 class Checkpoint:
     """A run between two steps. Tensors are on the CPU."""
 
+    run: str  # what the run is of, as a digest: others' checkpoints are refused
     step: int  # of these, all are done
     weights: Mapping[str, Tensor]
     optimiser: Mapping[str, Any]
@@ -73,6 +77,7 @@ def save(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     optimiser: dict[str, Tensor] = {}
     state = {
         "version": VERSION,
+        "run": checkpoint.run,
         "step": checkpoint.step,
         "optimiser": _plain(checkpoint.optimiser, "", optimiser),
         "engine": checkpoint.engine,
@@ -95,6 +100,8 @@ def save(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             whole = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
             save_file(whole, part / f"{name}.safetensors")
         (part / "state.json").write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
+        sums = {file.name: _sum(file) for file in part.iterdir()}
+        (part / SUMS).write_text(json.dumps(sums), encoding="utf-8")
         for file in part.iterdir():
             _sync(file)
         shutil.rmtree(folder, ignore_errors=True)
@@ -110,16 +117,24 @@ def save(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     return folder
 
 
-def latest(run: Path) -> Checkpoint | None:
-    """The last whole checkpoint of a run folder. RunError where it cannot be read."""
+def latest(run: Path, digest: str) -> Checkpoint | None:
+    """The last whole checkpoint of a run folder.
+
+    RunError where it cannot be read, or is of another run than this digest's.
+    """
     folders = _complete(run)
     if not folders:
         return None
     folder = folders[-1]
     try:
+        for name, sum_ in json.loads((folder / SUMS).read_bytes()).items():
+            if _sum(folder / name) != sum_:
+                raise ValueError(f"{name} is not what was written")
         state = json.loads((folder / "state.json").read_bytes())
         if state["version"] != VERSION:
             raise ValueError(f"it is of version {state['version']}, this one reads {VERSION}")
+        if state["run"] != digest:
+            raise ValueError("it is of another run")
         weights, optimiser, caches = (
             load_file(folder / f"{name}.safetensors") for name in ("weights", "optimiser", "caches")
         )
@@ -128,6 +143,7 @@ def latest(run: Path) -> Checkpoint | None:
             lane, rollout, name = key.split("/")
             kept.setdefault(lane, {}).setdefault(int(rollout), {})[name] = tensor
         return Checkpoint(
+            run=digest,
             step=state["step"],
             weights=weights,
             optimiser=_rebuilt(state["optimiser"], optimiser),
@@ -137,12 +153,24 @@ def latest(run: Path) -> Checkpoint | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise RunError(
-            f"{folder} is damaged ({error}): delete that folder to go on from the checkpoint before"
+            f"{folder} cannot be used ({_said(error)}): delete that folder to go on from the "
+            "checkpoint before"
         ) from None
 
 
 def _complete(run: Path) -> list[Path]:
     return sorted((run / FOLDER).glob("step-*"))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(error.filename).name}: {error.strerror}"
+    return str(error)
+
+
+def _sum(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

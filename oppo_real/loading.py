@@ -13,7 +13,7 @@ from torch import nn
 from oppo_real.errors import ModelError
 from oppo_real.models import context_tokens, critic_of, is_rule, load, load_rule
 from oppo_real.scoring import RuleReward
-from oppo_real.vocabulary import check_same_tokens, load_tokenizer, stop_ids
+from oppo_real.vocabulary import check_same_tokens, check_vocabulary, load_tokenizer, stop_ids
 from oppo_sim.config import Real
 
 # Random weights of different models must not be the same: each has a seed of its own.
@@ -63,6 +63,9 @@ def load_models(real: Real, folder: Path, seed: int) -> Models:
         parameter.requires_grad_(True)
     stops = stop_ids(actor, tokenizer, real.stop_token_ids)
     reference = _reference(real, folder, seed)
+    for kind, model in (("critic", critic), ("reference", reference)):
+        if model is not None:
+            check_vocabulary(f"real.{kind}", actor, model)
     return Models(actor, critic, reference, reward, tokenizer, stops)
 
 

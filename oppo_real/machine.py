@@ -37,11 +37,12 @@ class Machine:
     clock: Clock
     stats: dict[int, Mapping[str, float]]  # by update, until they are read
 
-    def checkpoint(self, state: State) -> Checkpoint:
+    def checkpoint(self, run: str, state: State) -> Checkpoint:
         """The run between two steps."""
         models = {"actor": self.models.actor, "critic": self.models.critic}
         caches = self.backend.kept()
         return Checkpoint(
+            run=run,
             step=state.step,
             weights=weights_of(**models),
             optimiser=self.trainer.state_dict(),

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 import torch
@@ -214,6 +215,7 @@ def _tried(field: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         return make(*args, **kwargs)
     except Exception as error:
         words = (str(error) or type(error).__name__).strip().splitlines()[0]
+        words = shorten(words, 240, placeholder=" ...")  # some list all models there are
         raise ModelError(
             f"{field}: transformers cannot load it ({words}); give a folder of save_pretrained, "
             "the name of a model that has been downloaded, or a config.json"

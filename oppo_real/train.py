@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from safetensors import SafetensorError
 from torch.utils.tensorboard import SummaryWriter
 from transformers.utils import logging
 
@@ -19,8 +22,8 @@ from oppo_sim.engine import run
 from oppo_sim.engine.spans import SpanRecorder
 from oppo_sim.policies import Schedule
 from oppo_sim.records import StepRecord
-from oppo_sim.runs import Header, RunError, RunJournal, claim_folder
-from oppo_sim.runs.folder import RUN
+from oppo_sim.runs import Header, RunError, RunJournal, claim_folder, read_header
+from oppo_sim.runs.writer import refuse_other
 
 CURVES = "tensorboard"
 MODEL = "model"
@@ -49,19 +52,17 @@ def train(
     step; EngineError where a lane fails, from which the checkpoints are whole.
     """
     claim_folder(out, resume=resume)
-    saved = checkpoint.latest(out) if resume else None
+    begun, digest = any(out.glob("[!.]*")), _digest(header)
+    if begun:
+        refuse_other(out, read_header(out), header)
+    saved = checkpoint.latest(out, digest) if begun else None
     real = real_of(scenario)
     with ExitStack() as stack:
-        if saved is not None and saved.step > header.steps:
-            raise RunError(
-                f"{out} has been trained for {saved.step} steps, which is not cut to "
-                f"{header.steps}: ask for as many or more, or name another folder"
-            )
         on = stack.enter_context(
             machine(scenario, schedule, seed=header.seed, steps=header.steps, saved=saved)
         )
         done = saved.step if saved else 0
-        keep = done if resume and (out / RUN).is_file() else None
+        keep = done if begun else None
         journal = stack.enter_context(RunJournal(out, header, keep_steps=keep))
         curves = SummaryWriter(str(out / CURVES), purge_step=done or None)
         stack.callback(curves.close)
@@ -70,6 +71,7 @@ def train(
         waiting = {r: row.tokens for r, row in state.rollouts.items() if row.finished}
         recorder.resume(state.now_s, waiting)
         if done == header.steps:
+            _export(on, out)
             return
         profiler = stack.enter_context(StepProfiler(out, profile_step, on.clock))
         profiler.begin(done)
@@ -81,9 +83,16 @@ def train(
             _plot(curves, record, stats)
             last = record.step + 1 == header.steps
             if last or (record.step + 1) % real.save_steps == 0:
-                checkpoint.save(out, on.checkpoint(state), real.save_total_limit)
+                checkpoint.save(out, on.checkpoint(digest, state), real.save_total_limit)
             yield Step(record, stats)
         _export(on, out)
+
+
+def _digest(header: Header) -> str:
+    """What a run is of; its number of steps may grow."""
+    scenario = {k: v for k, v in header.scenario.items() if k not in ("seed", "steps")}
+    whole = json.dumps([scenario, header.schedule, header.seed], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _plot(curves: SummaryWriter, record: StepRecord, stats: Mapping[str, float]) -> None:
@@ -106,6 +115,9 @@ def _plot(curves: SummaryWriter, record: StepRecord, stats: Mapping[str, float])
 def _export(on: Machine, out: Path) -> None:
     """The trained actor as `from_pretrained` takes it."""
     logging.disable_progress_bar()
-    on.models.actor.save_pretrained(out / MODEL)
-    if on.models.tokenizer is not None:
-        on.models.tokenizer.save_pretrained(out / MODEL)
+    try:
+        on.models.actor.save_pretrained(out / MODEL)
+        if on.models.tokenizer is not None:
+            on.models.tokenizer.save_pretrained(out / MODEL)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot write {out / MODEL}: {error}; --resume writes it again") from None

@@ -33,14 +33,10 @@ def check_same_tokens(actor: tuple[Any, Any | None], other: tuple[Any, Any | Non
 
     Chunks are streamed as ids, in the middle of words: they cannot be tokenized again.
     """
-    ours, theirs = actor[0].config.vocab_size, other[0].config.vocab_size
-    if theirs < ours:
-        raise ModelError(
-            f"real.reward: its vocabulary has {theirs} ids, the actor's {ours}; give a reward model"
-            " with the actor's tokenizer"
-        )
+    check_vocabulary("real.reward", actor[0], other[0])
     if actor[1] is None or other[1] is None:
         return
+    ours = actor[0].config.vocab_size
     mine, its = actor[1].get_vocab(), other[1].get_vocab()
     if mine == its:
         return
@@ -52,6 +48,16 @@ def check_same_tokens(actor: tuple[Any, Any | None], other: tuple[Any, Any | Non
         " for the reward model; give a reward model with the actor's tokenizer, or a function on "
         "text"
     )
+
+
+def check_vocabulary(field: str, actor: Any, other: Any) -> None:
+    """Refuse a model that does not know all the ids that the actor may write."""
+    ours, theirs = actor.config.vocab_size, other.config.vocab_size
+    if theirs < ours:
+        raise ModelError(
+            f"{field}: its vocabulary has {theirs} ids, the actor's {ours}; give a model with the "
+            "actor's tokenizer"
+        )
 
 
 def stop_ids(model: Any, tokenizer: Any | None, given: Sequence[int] | None) -> tuple[int, ...]:

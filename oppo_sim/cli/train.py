@@ -30,7 +30,12 @@ def train(
         str, typer.Argument(metavar="CONFIG", help="A scenario file with a [real] table.")
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Write to this folder, which must be new or empty.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Write to this folder, which must be new or empty.",
+            parser=console.folder,
+        ),
     ],
     schedule: Annotated[
         str | None,
@@ -70,6 +75,8 @@ def train(
         spans=True,
         role="measured",
     )
+    if profile is not None and profile > header.steps:
+        raise ValueError(f"--profile {profile}: the run has {header.steps} steps; name one of them")
     recorded = None if profile is None else profile - 1
     steps_done = _real().train(loaded, chosen, header, out, resume=resume, profile_step=recorded)
     with _Watch(f"{loaded.name}, {chosen.name}", header.steps) as watch:

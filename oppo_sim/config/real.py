@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from oppo_sim.config.fields import Count, Listed, Natural, NotNegative, Positive, Table
 
@@ -56,7 +56,6 @@ class Real(Table):
     tokenizer: str | None = None  # None: the actor's; "none": prompts and rules are token ids
     prompts: str  # JSONL: `prompt` (text) or `prompt_ids` (a list)
     stop_token_ids: Listed[Natural] | None = None  # None: the tokenizer's or the model's own
-    pad_token_id: Natural | None = None  # None: the tokenizer's or the model's own
     temperature: Positive = 1.0
     # responses end where the model ends them, or at lengths drawn from [workload]
     lengths: Literal["model", "workload"] = "model"
@@ -75,3 +74,23 @@ class Real(Table):
     save_total_limit: Count = 2
     initializer_range: Positive | None = None  # of random weights; None: the config's own
     ppo: Ppo = Ppo()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Real:
+        if "reward" not in self.on_scorer:
+            raise ValueError(
+                f"on_scorer = {list(self.on_scorer)}: must have 'reward', which only a scorer gives"
+            )
+        if self.stop_token_ids is not None and not self.stop_token_ids:
+            raise ValueError(
+                "stop_token_ids = []: name at least one, or leave it out for the model's own"
+            )
+        if self.reference == "none":
+            if "reference" in self.on_scorer:
+                raise ValueError("on_scorer names the reference, but reference = 'none'")
+            if "kl_coef" in self.ppo.model_fields_set and self.ppo.kl_coef:
+                raise ValueError(
+                    f"ppo.kl_coef = {self.ppo.kl_coef} with reference = 'none': there is nothing "
+                    "to keep to; leave one of the two out"
+                )
+        return self

@@ -39,7 +39,12 @@ class RunJournal:
         if keep_steps is not None:
             refuse_other(self.folder, read_header(self.folder), header)
             for name in self._held:
-                _cut(self.folder / name, keep_steps)
+                kept = _cut(self.folder / name, keep_steps)
+                if name == STEPS and kept < keep_steps:
+                    raise RunError(
+                        f"{self.folder / name}: has {kept} of the {keep_steps} steps before the "
+                        "last checkpoint: delete the checkpoints after those"
+                    )
         head = {"schema": SCHEMA_VERSION, **asdict(header)}
         write_whole(self.folder / RUN, json.dumps(head, indent=2, allow_nan=False) + "\n")
         try:
@@ -87,13 +92,13 @@ def _opened(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
 
-def _cut(file: Path, steps: int) -> None:
-    """Keep the lines of the first steps."""
+def _cut(file: Path, steps: int) -> int:
+    """Keep the lines of the first steps; `-> ` how many."""
     part = file.with_name(f".{file.name}.part")
     kept = 0
     try:
         if not file.exists():
-            return
+            return 0
         with file.open("rb") as old, part.open("wb") as new:
             for line in old:
                 if not line.endswith(b"\n") or json.loads(line)["step"] >= steps:
@@ -103,6 +108,7 @@ def _cut(file: Path, steps: int) -> None:
             new.flush()
             os.fsync(new.fileno())
         part.replace(file)
+        return kept
     except OSError as error:
         raise RunError(f"cannot write {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -11,72 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
-from tests.real import tiny
-
-CONFIG = """
-name = "tiny-real"
-steps = 4
-[workload]
-lengths = { exponential = 12.0 }
-max_response_tokens = 24
-prompt_tokens = 4
-reward = { start = 0.0, plateau = 1.0, tau_steps = 10.0, noise = 0.1 }
-[cluster]
-devices = 2
-actors = 1
-scorers = 1
-[costs]
-model = "linear"
-decode_token_s = 0.001
-[schedule]
-name = "oppo"
-batch = 6
-overcommit = 3
-chunk = 8
-[real]
-actor = "actor.json"
-reward = "reward.json"
-prompts = "prompts.jsonl"
-tokenizer = "none"
-initializer_range = 0.15
-lengths = "workload"
-save_steps = 1
-[real.ppo]
-learning_rate = 1e-3
-num_ppo_epochs = 1
-"""
+from tests.real.short_runs import assert_same, scenario, train, weights
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    for name, labels in (("actor", {}), ("reward", {"num_labels": 1})):
-        shape = {**tiny.config(**labels).to_diff_dict(), "model_type": "qwen2"}
-        (tmp_path / f"{name}.json").write_text(json.dumps(shape, default=str))
-    lines = [json.dumps({"prompt_ids": [2 + i, 3 + i, 4 + i]}) for i in range(10)]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(lines))
-    file = tmp_path / "scenario.toml"
-    file.write_text(CONFIG)
-    return file
-
-
-def train(config: Path, out: Path, *more: str) -> int:
-    return main(["train", str(config), "--out", str(out), *more])
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    last = sorted((out / "checkpoints").glob("step-*"))[-1]
-    return load_file(last / "weights.safetensors")
-
-
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
+    return scenario(tmp_path)
 
 
 def test_a_run_leaves_its_folder(config: Path, tmp_path: Path, capsys: Any) -> None:

@@ -1,0 +1,23 @@
+"""Rewards by rule that go wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+BROKEN = False  # tests set it
+
+
+def odd_share(prompt: Sequence[int], response: Sequence[int]) -> float:
+    """NaN for one prompt in ten, while it is broken."""
+    if BROKEN and prompt[0] == 5:
+        return math.nan
+    return sum(token % 2 for token in response) / len(response)
+
+
+def raises(prompt: Sequence[int], response: Sequence[int]) -> float:
+    raise KeyError("no such word")
+
+
+def says(prompt: Sequence[int], response: Sequence[int]) -> str:
+    return "good"
