@@ -42,7 +42,9 @@ FRAMEWORKS = (
 TIMES = ("generate", "training", "e2e")  # DeepSpeed-Chat prints seconds, and no lengths
 STEPS = ("step", "global_step", "_step")
 PREFIX = "train/"  # of metrics that went through a tracker
-METRIC = re.compile(r"([A-Za-z_][\w/@.-]*):(-?[\d.]+(?:[eE][+-]?\d+)?|nan)(?=\s|$)")
+NUMBER = r"(-?[\d.]+(?:[eE][+-]?\d+)?|nan)"
+METRIC = re.compile(rf"([A-Za-z_][\w/@.-]*):(?:np\.float\d+\()?{NUMBER}\)?(?=\s|$)")
+PAIR = re.compile(rf"'([A-Za-z_][\w/@.-]*)': '?{NUMBER}'?(?=[,}}])")  # as TRL prints a step
 LATENCY = re.compile(
     r"E2E latency=([\d.]+)s.*?Generate time=([\d.]+)s.*?Training time=([\d.]+)s", re.IGNORECASE
 )
@@ -68,9 +70,10 @@ class StepLog:
     def cap_tokens(self) -> int | None:
         """The length at which most steps, or all that are clipped, end; None if none is such."""
         most = float(self.longest.max())
+        if self.clipped is not None:
+            return int(most) if (self.clipped > 0).any() else None
         often = float((self.longest == most).mean()) >= OFTEN
-        is_clipped = self.clipped is not None and bool((self.clipped > 0).any())
-        return int(most) if often or is_clipped else None
+        return int(most) if often and len(self.steps) > 1 else None
 
     def share_at_cap(self, batch: int) -> float:
         """As logged, or of how many steps have their longest response at the cap."""
@@ -126,11 +129,20 @@ def framework_of(columns: tuple[str, ...]) -> str | None:
 def read_log(path: Path, progress: TELLS_BYTES = quiet) -> StepLog | TimeLog:
     """A framework's log as CSV, JSONL or the text that it prints (.log, .txt), streamed.
 
-    Where a step is there twice (a run went on from a checkpoint), the later line counts.
     ValueError if nothing is found.
     """
     wanted = [n for names in FRAMEWORKS for n in (names.mean, names.longest, names.clipped)]
-    wanted += [*STEPS, *TIMES]
+    return _log(path, rows_by_step(path, (*wanted, *TIMES), progress))
+
+
+def rows_by_step(
+    path: Path, names: tuple[str, ...], progress: TELLS_BYTES = quiet
+) -> dict[float, dict[str, float]]:
+    """By step, the finite numbers of a log under these names; a printed log may have more.
+
+    Where a step is there twice (a run went on from a checkpoint), the later line counts.
+    """
+    wanted = (*names, *STEPS)
     columns = (*wanted, *(PREFIX + name for name in wanted))
     is_text = path.suffix.lower() in (".log", ".txt")
     rows = _printed(path, progress) if is_text else _table(path, columns, progress)
@@ -139,7 +151,7 @@ def read_log(path: Path, progress: TELLS_BYTES = quiet) -> StepLog | TimeLog:
     for row in rows:
         step = next((row[key] for key in STEPS if 0 <= row.get(key, -1) <= MOST), step + 1)
         steps[step] = steps.get(step, {}) | row
-    return _log(path, steps)
+    return steps
 
 
 def _log(path: Path, steps: dict[float, dict[str, float]]) -> StepLog | TimeLog:
@@ -197,7 +209,7 @@ def _finite(cell: object) -> float:
 
 
 def _printed(path: Path, progress: TELLS_BYTES) -> Iterator[dict[str, float]]:
-    """The metrics in lines such as `step:3 - response_length/mean:191.2 - ...`."""
+    """The metrics in lines as verl, TRL and DeepSpeed-Chat print them."""
     try:
         refuse_pipe(path)
         total = path.stat().st_size
@@ -211,6 +223,9 @@ def _printed(path: Path, progress: TELLS_BYTES) -> Iterator[dict[str, float]]:
                     progress(source.tell(), total)
                     if len(found := METRIC.findall(text)) > 1:
                         yield _numbers(found)
+                elif "'completions/" in text:
+                    progress(source.tell(), total)
+                    yield _numbers(PAIR.findall(text))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 
