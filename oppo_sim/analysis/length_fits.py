@@ -104,7 +104,7 @@ class FittedLog:
     def verdict(self) -> str:
         measured = (
             f"In this {self.log.framework} log, {self.log.idle_share:.0%} of the decode capacity "
-            f"waited for the longest response of a step ({len(self.log.steps):,} steps)."
+            f"waited for the longest response of a step ({steps_of(len(self.log.steps))})."
         )
         if self.tail is None:
             return f"{measured} No lognormal has such a mean and such a longest of {self.batch}."
@@ -144,9 +144,9 @@ class Timed:
         share = self.log.generation_share
         return (
             f"This {self.log.framework} log holds seconds and no lengths, so no law can be fitted: "
-            f"generation takes {share:.0%} of its {self.log.steps:,} steps, so a schedule that hid "
-            f"all of it would make them {1 / max(1 - share, 1e-9):.1f} x as fast, and none does "
-            "more. Log response lengths to learn what a better schedule brings."
+            f"generation takes {share:.0%} of its {steps_of(self.log.steps)}, so a schedule that "
+            f"hid all of it would make them {1 / max(1 - share, 1e-9):.1f} x as fast, and none "
+            "does more. Log response lengths to learn what a better schedule brings."
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -205,6 +205,10 @@ def effects_toml(prompt_effect: float | None, drift: Drift | None) -> list[str]:
         pairs = ", ".join(f"{name} = {value:.3g}" for name, value in asdict(drift).items())
         lines.append(f"drift = {{ {pairs} }}")
     return lines
+
+
+def steps_of(count: int) -> str:
+    return f"{count:,} step" if count == 1 else f"{count:,} steps"
 
 
 def quantiles(sample: Sample) -> dict[str, int]:

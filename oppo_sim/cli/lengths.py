@@ -167,7 +167,7 @@ def _summary(name: str) -> dict[str, Any]:
 
 def _write(out: Path, fitted: FittedSample | FittedLog | Timed) -> None:
     from oppo_sim.analysis.length_figure import log_figure, sample_figure
-    from oppo_sim.analysis.length_fits import FittedLog, FittedSample
+    from oppo_sim.analysis.length_fits import FittedLog, FittedSample, steps_of
     from oppo_sim.runs import write_whole
 
     write_whole(out / DOCUMENT, json.dumps(fitted.as_dict(), indent=2, allow_nan=False) + "\n")
@@ -180,12 +180,12 @@ def _write(out: Path, fitted: FittedSample | FittedLog | Timed) -> None:
         rows = "".join(f"{tokens}\n" for tokens in fitted.thinned())
         write_whole(out / LENGTHS, "response_tokens\n" + rows)
     elif isinstance(fitted, FittedLog):
-        title = f"{name}: {len(fitted.log.steps):,} steps of {fitted.log.framework}"
+        title = f"{name}: {steps_of(len(fitted.log.steps))} of {fitted.log.framework}"
         (out / FIGURE).write_bytes(log_figure(title, fitted.log))
 
 
 def _print(fitted: FittedSample | FittedLog | Timed) -> None:
-    from oppo_sim.analysis.length_fits import FittedSample, Timed
+    from oppo_sim.analysis.length_fits import FittedSample, Timed, steps_of
 
     if isinstance(fitted, Timed):
         console.show(fitted.verdict)
@@ -195,8 +195,8 @@ def _print(fitted: FittedSample | FittedLog | Timed) -> None:
     else:
         log = fitted.log
         console.show(
-            f"{fitted.file}: {len(log.steps):,} steps of {log.framework}, {log.skipped:,} without "
-            f"lengths skipped; mean {log.means.mean():,.1f}, longest of a step "
+            f"{fitted.file}: {steps_of(len(log.steps))} of {log.framework}, {log.skipped:,} "
+            f"without lengths skipped; mean {log.means.mean():,.1f}, longest of a step "
             f"{log.longest.mean():,.1f} tokens on average.\n"
         )
     console.show(fitted.verdict)

@@ -184,13 +184,16 @@ def _objects(path: Path, lines: list[bytes], first_line: int) -> list[dict[str, 
         rows = json.loads(b"[%s]" % b",".join(full))
     except (ValueError, RecursionError):
         rows = None
-    if rows is not None and len(rows) == len(full) and all(type(row) is dict for row in rows):
-        return list(rows)
-    found = []
-    for line, text in enumerate(texts, first_line):
-        if text:
-            found.append(_object(f"{path}, line {line}", text))
-    return found
+    if rows is None or len(rows) != len(full) or not all(type(row) is dict for row in rows):
+        numbered = [(line, text) for line, text in enumerate(texts, first_line) if text]
+        rows = [_object(f"{path}, line {line}", text) for line, text in numbered]
+    return [_flat(row) for row in rows]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """With the metrics that verl's file logger puts a level down: {"step": 1, "data": {...}}."""
+    data = row.get("data")
+    return {**row, **data} if isinstance(data, dict) else row
 
 
 def _object(where: str, text: bytes) -> dict[str, Any]:

@@ -80,6 +80,43 @@ def test_a_trl_log_and_a_tracker_prefix(tmp_path: Path) -> None:
     assert log.clipped is None
 
 
+def test_a_trl_log_as_printed(tmp_path: Path) -> None:
+    """A dict a step, behind a progress bar; transformers 5 prints its numbers as texts."""
+    text = (
+        "{'loss': 0.02, 'completions/mean_length': 23.5, 'completions/max_length': 41.0, "
+        "'completions/clipped_ratio': 0.0, 'epoch': 0.1}\n"
+        "  7%|7  | 2/30 [00:12<02:50]{'eval_loss': '0.1', 'eval_completions/mean_length': '9'}\n"
+        "{'loss': '1e-05', 'completions/mean_length': '1.5e+02', 'completions/max_length': '256', "
+        "'completions/clipped_ratio': '0.25'}\n"
+    )
+    log = lengths_of(tmp_path, "trl.log", text)
+    assert (log.framework, log.means.tolist(), log.skipped) == ("TRL", [23.5, 150.0], 0)
+    assert log.longest.tolist() == [41.0, 256.0]
+    assert log.share_at_cap(4) == pytest.approx(0.125)
+
+
+def test_a_verl_log_from_its_file_logger_and_with_names_of_numpy(tmp_path: Path) -> None:
+    data = {"response_length/mean": 191.5, "response_length/max": 512}
+    text = json.dumps({"step": 3, "data": data}) + "\n"
+    log = lengths_of(tmp_path, "verl.jsonl", text)
+    assert framework_of(first_columns(tmp_path / "verl.jsonl")) == "verl"
+    assert (log.steps.tolist(), log.means.tolist()) == ([3], [191.5])
+    printed = "step:3 - response_length/mean:np.float64(191.5) - response_length/max:512.0\n"
+    assert lengths_of(tmp_path, "verl.log", printed).means.tolist() == [191.5]
+
+
+def test_the_longest_of_steps_is_a_cap_only_where_something_says_so(tmp_path: Path) -> None:
+    """One step shows nothing, nor does a length that no response was clipped at."""
+    row = "{},150.0,300.0{}\n"
+    for text in (
+        "step,response_length/mean,response_length/max\n" + row.format(1, ""),
+        "step,response_length/mean,response_length/max,response_length/clip_ratio\n"
+        + "".join(row.format(step, ",0.0") for step in range(9)),
+    ):
+        log = lengths_of(tmp_path, "verl.csv", text)
+        assert (log.cap_tokens, log.share_at_cap(64)) == (None, 0.0)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
