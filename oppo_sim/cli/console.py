@@ -75,7 +75,7 @@ def show(*parts: Table | str) -> None:
 
     A table that the terminal is too narrow for is shown row under row.
     """
-    console = _Output(highlight=False, soft_wrap=False)
+    console = _Output(highlight=False, soft_wrap=False, width=width())
     for part in parts:
         if isinstance(part, Table) and not fits(part, console.width):
             part = stacked(part, console.width)
@@ -83,8 +83,8 @@ def show(*parts: Table | str) -> None:
 
 
 def width() -> int:
-    """As wide as `show` writes."""
-    return Console().width
+    """As wide as `show` writes; a terminal that does not know, and says 0, has 80 columns."""
+    return Console().width or 80
 
 
 def show_why(reasons: Why) -> None:

@@ -61,6 +61,11 @@ def _architecture(owner: str, config: Mapping[str, Any]) -> str:
                 "model knows; missing are the experts read per batch and their routing. Name a "
                 "dense model"
             )
+    if config.get("quantization_config"):
+        raise ValueError(
+            f"{owner}: quantization_config is {short(config['quantization_config'])}: every cost "
+            "here is that of bf16 weights; take it out of the config.json to have it counted so"
+        )
     kind = config.get("model_type")
     if kind is None:
         raise ValueError(f"{owner}: config.json has no model_type; add it: one of {_known()}")

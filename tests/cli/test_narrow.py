@@ -73,3 +73,8 @@ def test_rows_under_each_other_say_which_number_is_which() -> None:
         "  GB/s: 4,800, source:\n"
         "  the same"
     )
+
+
+def test_a_terminal_of_no_width_counts_as_80_columns(printed: Callable[[str, int], str]) -> None:
+    """As where there is no tty and COLUMNS=0: it printed nothing at all."""
+    assert printed("hardware list", 0) == printed("hardware list", 80)

@@ -88,6 +88,7 @@ def test_a_head_may_be_wider_than_its_share() -> None:
     ("change", "message"),
     [
         ({"num_local_experts": 8}, r"num_local_experts = 8: a mixture of experts.*dense model"),
+        ({"quantization_config": {"bits": 4}}, r"quantization_config is .*; take it out"),
         ({"num_experts": 60}, r"num_experts = 60: a mixture of experts"),
         ({"model_type": "mamba"}, r"model_type 'mamba' is not known.*llama, mistral, qwen2"),
         ({"model_type": None}, r"no model_type; add it"),
