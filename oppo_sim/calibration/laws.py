@@ -14,6 +14,7 @@ from scipy.stats import bootstrap
 
 Array = NDArray[np.float64]
 
+CONSTANT = "constant"
 RESAMPLES = 200
 CONFIDENCE = 0.95
 LEAST_ROWS = 10  # for a fit, and for its check
@@ -39,8 +40,8 @@ class Term:
         return replace(self, values=self.values[rows])
 
 
-def constant(rows: int, name: str = "constant") -> Term:
-    return Term(name, np.ones(rows), stays=True)
+def constant(rows: int) -> Term:
+    return Term(CONSTANT, np.ones(rows), stays=True)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ class Law:
     def value(self, term: str) -> float:
         """The coefficient of a term; 0 if it was left out."""
         return next((e.value for e in self.estimates if e.term == term), 0.0)
+
+    @property
+    def constant(self) -> float:
+        return self.value(CONSTANT)
 
     def seconds(self, terms: Sequence[Term]) -> Array:
         """What the law says of rows with these terms."""

@@ -58,6 +58,16 @@ def with_costs(scenario: Scenario, costs: Mapping[str, float]) -> dict[str, Any]
     return {**scenario.document(), "costs": {"model": "linear", **costs}}
 
 
+def scenario_with(scenario: Scenario, costs: Mapping[str, float]) -> dict[str, Any]:
+    """A scenario file's content; `[real]`, whose paths are another folder's, stays behind."""
+    document = with_costs(scenario, costs)
+    document.pop("real", None)
+    said = "The costs are fitted; what they do not hold, see calibration.json."
+    kept = [*document.pop("assumptions", ()), said]
+    name = f"{document.pop('name')}-fitted"
+    return {"name": name, "about": document.pop("about", ""), "assumptions": kept, **document}
+
+
 def schedule_of(document: Mapping[str, Any]) -> Schedule:
     """The schedule that a run's header describes; ValueError for a policy that no file can name."""
     given = {key: value for key, value in document.items() if value is not None}

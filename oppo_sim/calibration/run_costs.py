@@ -24,6 +24,11 @@ from oppo_sim.config import Scenario, parse_scenario
 from oppo_sim.runs import Header, Run, RunError, read_run
 from oppo_sim.workload.loads import workload
 
+UNSEEN = {
+    "prefill": ("prefill_call_s", "prefill_token_s"),
+    "what a response's end costs the scorer": ("score_response_s",),
+    "hand-over to the scorer": (),
+}
 DIGITS = 6  # of a cost that is written
 # Of what is the same in every span, the first takes the price of all.
 FIXED = (
@@ -40,6 +45,7 @@ class FittedTask:
     law: Law | None
     used: int
     spans: int
+    amounts: frozenset[str]  # what its spans tell
     doubts: tuple[str, ...]
 
 
@@ -93,7 +99,7 @@ def fit_run(folder: Path, fit_share: float = 0.3, seed: int = 0) -> FittedRun:
         steps=len(run.steps),
         fitted_steps=cut,
         tasks=tasks,
-        doubts=(*doubts, *_shared(run), *why),
+        doubts=(*doubts, *_unseen(tasks), *_shared(run), *why),
         replayed=simulated,
     )
 
@@ -101,7 +107,12 @@ def fit_run(folder: Path, fit_share: float = 0.3, seed: int = 0) -> FittedRun:
 def linear_costs(laws: Iterable[Law | None]) -> dict[str, float]:
     """The coefficients that are not 0, in the words of a scenario's `[costs]`."""
     estimates = [e for law in laws if law is not None for e in law.estimates if e.value]
-    return {e.term: float(f"{e.value:.{DIGITS}g}") for e in estimates}
+    return {e.term: significant(e.value) for e in estimates}
+
+
+def significant(value: float) -> float:
+    """As many digits as are written."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _prompts(scenario: Scenario, header: Header) -> tuple[Prompts | None, tuple[str, ...]]:
@@ -119,17 +130,22 @@ def _fit(task: str, found: Tasks, cut: int, seed: int) -> FittedTask:
     """The law of a task's spans that took time and say what they did."""
     rows = [row for row in found.rows if row.seconds > 0]
     fitted = sum(row.step < cut for row in rows)
+    amounts = frozenset(name for row in rows for name in row.amounts)
+
+    def fitted_task(law: Law | None, *doubts: str) -> FittedTask:
+        return FittedTask(task, law, len(found.rows), found.spans, amounts, doubts)
+
     if found.rows and not rows:
-        return FittedTask(task, None, len(found.rows), found.spans, ("takes no time",))
+        return fitted_task(None, "takes no time")
     if min(fitted, len(rows) - fitted) < LEAST_ROWS:
         said = (
             f"not fitted: {fitted} spans to fit and {len(rows) - fitted} to check say what they "
             f"did, of {found.spans}; {LEAST_ROWS} each are needed"
         )
-        return FittedTask(task, None, len(rows), found.spans, (said,))
+        return fitted_task(None, said)
     terms, doubts = _terms(rows, fitted)
     law = fit_law(np.array([row.seconds for row in rows]), terms, fitted, seed)
-    return FittedTask(task, law, len(rows), found.spans, (*doubts, *law.doubts))
+    return fitted_task(law, *doubts, *law.doubts)
 
 
 def _terms(rows: Sequence[Row], fitted: int) -> tuple[list[Term], list[str]]:
@@ -152,6 +168,13 @@ def _terms(rows: Sequence[Row], fitted: int) -> tuple[list[Term], list[str]]:
         del table[name]
         doubts.append(f"{name}: as constant as {still[0]}, in whose price it is contained")
     return [Term(name, values, name in still) for name, values in table.items()], doubts
+
+
+def _unseen(tasks: Sequence[FittedTask]) -> tuple[str, ...]:
+    """The costs that these spans say nothing about."""
+    seen = {name for task in tasks for name in task.amounts}
+    unseen = [what for what, names in UNSEEN.items() if seen.isdisjoint(names)]
+    return (f"{', '.join(unseen)}: not to be seen in these spans, written as free",)
 
 
 def _shared(run: Run) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import oppo_sim
 from oppo_sim.cli import (
     INTERRUPTED,
     bench,
+    calibrate,
     compare,
     hardware,
     interrupted,
@@ -43,6 +44,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.command("trace")(trace.trace)
 app.command("plot")(plot.plot)
+app.command("calibrate")(calibrate.calibrate)
 app.command("bench")(bench.bench)
 app.add_typer(lengths.app, name="lengths")
 app.command("scenarios")(lists.scenarios)
