@@ -17,6 +17,7 @@ from oppo_real.loading import Models, load_models
 from oppo_real.messages import Read, Worker
 from oppo_real.prompts import Prompts, read_prompts
 from oppo_real.scoring import ScoreChunk
+from oppo_real.sharing import Sharing, Team
 from oppo_real.store import Store
 from oppo_real.trainer import Trainer
 from oppo_sim.config import ConfigError, Real, Scenario
@@ -136,6 +137,14 @@ def _host(real: Real, workers: Mapping[str, Worker], places: Sequence[Lane]) -> 
         "scorer": real.scorer_threads,
         "trainer": real.trainer_threads,
     }
+
+    if real.share_threads:
+        own = {lane: threads[kinds[lane]] for lane in workers if kinds[lane] != "trainer"}
+        team = Team(own)
+        workers = {
+            lane: Sharing(lane, worker, team) if lane in own else worker
+            for lane, worker in workers.items()
+        }
 
     @contextmanager
     def within(lane: str) -> Iterator[None]:

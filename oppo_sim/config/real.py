@@ -67,6 +67,7 @@ class Real(Table):
     actor_threads: Count = 1  # torch threads of a lane, on CPUs
     scorer_threads: Count = 1
     trainer_threads: Count = 1
+    share_threads: bool = False  # an actor or scorer also uses those of lanes that have no work
     # what the scorers read chunk by chunk; what they do not is a part of the training
     on_scorer: Listed[Literal["reward", "reference"]] = ("reward",)
     coalesce: bool = True  # one forward for all chunks that are scored together; else one each

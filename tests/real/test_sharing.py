@@ -1,0 +1,44 @@
+"""Lanes that lend threads: who works has its own and those of all idle ones."""
+
+from __future__ import annotations
+
+from oppo_real.messages import NOTHING, News, Task
+from oppo_real.sharing import Sharing, Team
+from oppo_sim.engine.contract import Command
+
+
+class Steps:
+    """A worker with some steps to do."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def give(self, task: Task) -> None:
+        self.steps += 1
+
+    def step(self) -> News | None:
+        self.steps -= 1
+        return NOTHING if self.steps >= 0 else None
+
+    def doing(self) -> tuple[Command | None, tuple[int, ...]]:
+        return None, ()
+
+    def close(self) -> None:
+        self.steps = 0
+
+
+def test_a_lane_alone_has_all_threads_and_two_have_their_own() -> None:
+    used: list[int] = []
+    team = Team({"actor0": 1, "scorer0": 2}, used.append)
+    actor, scorer = Sharing("actor0", Steps(4), team), Sharing("scorer0", Steps(1), team)
+    actor.step()
+    assert used == [3], "the scorer has not begun"
+    actor.step()
+    assert used == [3], "it is told once"
+    scorer.step()
+    actor.step()
+    assert used == [3, 2, 1], "both work"
+    scorer.step()
+    actor.step()
+    assert used[-1] == 3, "the scorer has found nothing to do"
+    assert scorer.step() is None
