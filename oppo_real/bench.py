@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -58,7 +59,7 @@ class RealBench:
     rounds: int
     steps: int
     warmup: int
-    load: float  # the machine's mean over the last minute, when the rounds began
+    elsewhere: Sequence[float]  # by round, the machine's share that other processes took
     timed: Mapping[str, Sequence[Sequence[Timed]]]
 
     def ratio(self, name: str) -> Ratio:
@@ -80,6 +81,7 @@ class RealBench:
             "step_s": median(STEP),
             "rollout_s": median(ROLLOUT),
             "mean_tokens": tokens / len(steps) / self.task.batch,
+            "cpu_s": sum(timed.cpu_s for timed in steps) / len(steps),
             "tokens_per_s": tokens / sum(timed.step_s for timed in steps),
             "stale_share": sum(timed.stale_tokens for timed in steps) / tokens,
         }
@@ -108,14 +110,14 @@ class RealBench:
             "rounds": self.rounds,
             "steps": self.steps,
             "warmup": self.warmup,
-            "load": self.load,
+            "elsewhere": list(self.elsewhere),
         }
 
 
 def systems(threads: int) -> dict[str, System]:
-    """Where lanes work by turns, each has all threads; an actor and a scorer side by side share."""
-    alone = {f"{kind}_threads": threads for kind in ("actor", "scorer", "trainer")}
-    beside = alone | {"actor_threads": 1, "scorer_threads": 1}
+    """Lanes that work by turns have all threads each; an actor and a scorer side by side share."""
+    alone: dict[str, Any] = {f"{kind}_threads": threads for kind in ("actor", "scorer", "trainer")}
+    beside = alone | {"actor_threads": 1, "scorer_threads": 1, "share_threads": threads > 1}
     return {
         "trl 1.12": System(None),
         "trl": System("trl", alone),
@@ -155,15 +157,35 @@ def bench_real(
         }
         for turn in turns.values():
             turn(warmup)
-        load = os.getloadavg()[0]
+        elsewhere: list[float] = []
         for number in range(rounds):
+            busy_s, began_s = _busy_s(), time.monotonic()
             for name in [*SYSTEMS] if number % 2 else [*reversed(SYSTEMS)]:
                 timed[name].append(turns[name](steps))
+            own_s = sum(step.cpu_s for name in SYSTEMS for step in timed[name][-1])
+            whole_s = (time.monotonic() - began_s) * (os.cpu_count() or 1)
+            elsewhere.append(max(0.0, _busy_s() - busy_s - own_s) / whole_s)
             if progress is not None:
                 progress(number + 1, rounds)
     return RealBench(
-        task=task, seed=seed, rounds=rounds, steps=steps, warmup=warmup, load=load, timed=timed
+        task=task,
+        seed=seed,
+        rounds=rounds,
+        steps=steps,
+        warmup=warmup,
+        elsewhere=elsewhere,
+        timed=timed,
     )
+
+
+def _busy_s() -> float:
+    """CPU seconds that the whole machine has worked; 0 where the system does not tell."""
+    try:
+        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq, *_ = map(int, ticks)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

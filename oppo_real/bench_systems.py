@@ -44,6 +44,7 @@ class Timed(NamedTuple):
     train_s: float
     tokens: int  # trained
     stale_tokens: int
+    cpu_s: float  # of the system's process, all threads
 
     @property
     def rollout_s(self) -> float:
@@ -101,14 +102,14 @@ def _ours(turns: Turns, system: System, task: Task, folder: Path, seed: int, ste
         gc.freeze()
         while True:
             turns.wait()
-            start_s = on.clock()
+            start_s, cpu_s = on.clock(), time.process_time()
             record = next(records, None)
             if record is None:
                 return
-            turns.tell(_timed(record, start_s))
+            turns.tell(_timed(record, start_s, time.process_time() - cpu_s))
 
 
-def _timed(record: StepRecord, start_s: float) -> Timed:
+def _timed(record: StepRecord, start_s: float, cpu_s: float) -> Timed:
     """`start_s`: the record's own would count the wait for this turn."""
     return Timed(
         step_s=record.end_s - start_s,
@@ -117,6 +118,7 @@ def _timed(record: StepRecord, start_s: float) -> Timed:
         train_s=record.train_end_s - record.train_start_s,
         tokens=sum(record.tokens),
         stale_tokens=record.stale_tokens,
+        cpu_s=cpu_s,
     )
 
 
@@ -210,7 +212,7 @@ def _watch(turns: Turns, task: Task, lengths: list[int]) -> Any:
         """The stages of TRL's steps; the first forward of the reference ends the generation."""
 
         def __init__(self) -> None:
-            self._start_s = 0.0
+            self._start_s = self._cpu_s = 0.0
             self._at_s: dict[str, float] = {}
             self._step = 0
 
@@ -232,6 +234,7 @@ def _watch(turns: Turns, task: Task, lengths: list[int]) -> Any:
                     train_s=step_s - at["generated"] - score_s,
                     tokens=sum(min(length, task.cap_tokens) for length in mine),
                     stale_tokens=0,
+                    cpu_s=time.process_time() - self._cpu_s,
                 )
             )
             self._step += 1
@@ -240,6 +243,6 @@ def _watch(turns: Turns, task: Task, lengths: list[int]) -> Any:
         def _wait(self) -> None:
             turns.wait()
             self._at_s = {}
-            self._start_s = time.perf_counter()
+            self._start_s, self._cpu_s = time.perf_counter(), time.process_time()
 
     return Watch()

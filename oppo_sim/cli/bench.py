@@ -126,7 +126,8 @@ def _print_real(found: Any) -> None:
     console.show(
         f"{count(found.rounds, 'round')} of {count(found.steps, 'step')} each after "
         f"{found.warmup} to warm up; batch {task['batch']}, D = {task['overcommit']}, chunk "
-        f"{task['chunk_tokens']}, micro-batch {task['micro_batch']}; load {found.load:.1f}.",
+        f"{task['chunk_tokens']}, micro-batch {task['micro_batch']}. Other processes took "
+        f"{max(found.elsewhere):.0%} of the machine at most.",
         ratios,
         systems,
         "Scoring is what lengthens the step; sync is all that is left.",

@@ -26,14 +26,14 @@ def bench(**timed: list[list[Timed]]) -> RealBench:
         rounds=2,
         steps=1,
         warmup=0,
-        load=0.0,
+        elsewhere=[0.0],
         timed={names.get(name, name): rounds for name, rounds in timed.items()},
     )
 
 
 def step(generate_s: float, score_s: float, train_s: float, rest_s: float, tokens: int) -> Timed:
     whole = generate_s + score_s + train_s + rest_s
-    return Timed(whole, generate_s, score_s, train_s, tokens, stale_tokens=0)
+    return Timed(whole, generate_s, score_s, train_s, tokens, stale_tokens=0, cpu_s=0.0)
 
 
 def test_ratios_are_of_the_sums_of_a_round() -> None:
