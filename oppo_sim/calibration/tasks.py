@@ -64,12 +64,14 @@ def decode_tasks(run: Recorded) -> Tasks:
 def _composed(run: Recorded, lanes: Mapping[str, list[Span]]) -> Iterator[Row]:
     """Of steps that begin and end with dry lanes: the batch is dealt out in order, lane by lane."""
     order = sorted(lanes, key=_natural)
+    found: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    for of_lane in lanes.values():
+        for span in of_lane:
+            found[span.lane, span.step].append(span)
     for step in run.steps:
         batch = sorted(zip(step.trained, step.tokens, strict=True))
         for place, lane in enumerate(order):
-            dealt = batch[place :: len(order)]
-            found = [span for span in lanes[lane] if span.step == step.step]
-            yield from _of_lane(run, step, dealt, found)
+            yield from _of_lane(run, step, batch[place :: len(order)], found[lane, step.step])
 
 
 def _of_lane(
@@ -134,32 +136,42 @@ def _continuing(run: Recorded, of_lane: Sequence[Span]) -> Iterator[Span]:
 def score_tasks(run: Recorded) -> Tasks:
     """Scores of whole responses; of chunks, those that only go on with rows that are open."""
     spans = run.of("score")
-    reads = _goes_on(run) if run.scoring == "chunk" else None
-    rows = []
-    for span in spans:
-        amounts: dict[str, float] = {"score_call_s": 1.0}
-        if reads is not None:
-            if not reads(span):
-                continue
-            amounts["score_token_s"] = span.tokens
+    row_of = _part_row(run) if run.scoring == "chunk" else _whole_row(run)
+    return Tasks([row for span in spans if (row := row_of(span)) is not None], len(spans))
+
+
+def _whole_row(run: Recorded) -> Callable[[Span], Row | None]:
+    """Scores with their prompts: known for a batch, and where all prompts are as long."""
+    lengths = {run.prompt_tokens([rollout]) for step in run.steps for rollout in step.trained}
+
+    def row_of(score: Span) -> Row | None:
+        step = run.steps[score.step]
+        if (score.rollouts, score.tokens) == (len(step.trained), sum(step.tokens)):
+            prompts = run.prompt_tokens(step.trained)
+        elif len(lengths) == 1:
+            prompts = score.rollouts * next(iter(lengths))
         else:
-            step = run.steps[span.step]
-            whole = (span.rollouts, span.tokens) == (len(step.trained), sum(step.tokens))
-            prompts = _prompts_of(run, step.trained if whole else None, span.rollouts)
-            if prompts is None:
-                continue
-            amounts["score_token_s"] = span.tokens + prompts
-            amounts["score_response_s"] = span.rollouts
-        rows.append(Row(span.step, span.end_s - span.start_s, amounts))
-    return Tasks(rows, len(spans))
+            return None
+        amounts = {
+            "score_call_s": 1,
+            "score_token_s": score.tokens + prompts,
+            "score_response_s": score.rollouts,
+        }
+        return Row(score.step, score.end_s - score.start_s, amounts)
+
+    return row_of
 
 
-def _prompts_of(run: Recorded, rollouts: Sequence[int] | None, count: int) -> int | None:
-    """Prompt tokens of these rollouts, or of any `count` where all prompts are as long."""
-    if rollouts is not None:
-        return run.prompt_tokens(rollouts)
-    some = {run.prompt_tokens([rollout]) for step in run.steps for rollout in step.trained}
-    return some.pop() * count if len(some) == 1 else None
+def _part_row(run: Recorded) -> Callable[[Span], Row | None]:
+    """Scores of chunks of which none opens its row."""
+    goes_on = _goes_on(run)
+
+    def row_of(score: Span) -> Row | None:
+        amounts = {"score_call_s": 1, "score_token_s": score.tokens}
+        seconds = score.end_s - score.start_s
+        return Row(score.step, seconds, amounts) if goes_on(score) else None
+
+    return row_of
 
 
 def _goes_on(run: Recorded) -> Callable[[Span], bool]:

@@ -83,7 +83,7 @@ def _interval(e: Estimate) -> dict[str, float]:
 def toml(document: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
     """A TOML file: plain keys, then a table for each mapping, in which mappings are inline."""
     plain = {key: value for key, value in document.items() if not isinstance(value, Mapping)}
-    lines = [*(f"# {text}" for text in comments), *_pairs(plain)]
+    lines = [*(f"# {' '.join(text.split())}" for text in comments), *_pairs(plain)]
     for name, table in document.items():
         if isinstance(table, Mapping):
             lines += [*([""] if lines else []), f"[{name}]", *_pairs(table)]
