@@ -122,7 +122,7 @@ class _Groups:
 def _step_axis(axes: Axes, groups: _Groups, label: str = "PPO step") -> None:
     axes.set_xlabel(label)
     axes.set_xlim(groups.edges[0], groups.edges[-1])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
 
 
 def _choice(axes: Axes, groups: _Groups, values: Sequence[float], label: str, colour: str) -> None:

@@ -39,7 +39,7 @@ def write_trace(folder: Path, out: Path) -> Written:
     """Write the trace of a run folder to `out`, completely or not at all. Raises RunError."""
     if out.suffix.lower() != ".json":
         raise RunError(f"--out {out}: a trace is a .json file")
-    if out.name in ("run.json", "steps.jsonl", "spans.jsonl"):
+    if out.name in ("run.json", TORCH):
         raise RunError(f"--out {out}: that is the name of a part of a run; choose another")
     header = read_header(folder)
     written = Written(out)

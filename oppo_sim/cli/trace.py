@@ -26,6 +26,7 @@ def trace(
     an arrow from each chunk that was decoded to the score that reads it.
     """
     from oppo_sim.analysis.trace import write_trace
+    from oppo_sim.analysis.why import count
 
     written = write_trace(run, run / "trace.json" if out is None else out)
     if as_json:
@@ -39,7 +40,7 @@ def trace(
         )
         return
     console.show(
-        f"Written to {written.out}: {written.steps} steps, {written.spans} spans, "
-        f"{written.arrows} arrows from chunks to scores.",
+        f"Written to {written.out}: {count(written.steps, 'step')}, "
+        f"{count(written.spans, 'span')}, {count(written.arrows, 'arrow')} from chunks to scores.",
         "Open it at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere.",
     )

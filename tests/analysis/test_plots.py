@@ -108,6 +108,12 @@ def test_the_stages_are_stacked_and_the_choices_below(hand: Path) -> None:
     assert np.isnan(line.get_data().values[1])  # whole responses
 
 
+@pytest.mark.parametrize("kind", ["steps", "utilisation"])
+def test_a_single_step_has_a_whole_number(hand: Path, kind: str) -> None:
+    axes = draw(hand, kind, range(1, 2)).axes[-1 if kind == "steps" else 1]
+    assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= 1.5] == [1]
+
+
 def heights(axes: Axes) -> list[float]:
     return [patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle)]
 

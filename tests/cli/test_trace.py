@@ -68,7 +68,8 @@ def test_what_is_no_run_is_refused(refused: Refused, run: Path, tmp_path: Path) 
 
 def test_a_place_that_cannot_be_written_is_refused(refused: Refused, run: Path) -> None:
     assert "a trace is a .json file" in refused("trace", run, "--out", run / "trace.png")
-    assert "a part of a run" in refused("trace", run, "--out", run / "run.json")
+    for part in ("run.json", "torch.json"):  # a trace as torch's own would be in the next trace
+        assert "a part of a run" in refused("trace", run, "--out", run / part)
     missing = run / "no" / "trace.json"
     assert f"cannot write {missing}: No such file or directory" in refused(
         "trace", run, "--out", missing
