@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oppo_sim.calibration.laws import LEAST_ROWS, Array, Law, Term, constant, fit_law
 from oppo_sim.calibration.metrics import (
@@ -17,6 +18,8 @@ from oppo_sim.calibration.metrics import (
     Framework,
     Stage,
 )
+from oppo_sim.config.bounds import MOST_TOKENS
+from oppo_sim.costs.measurements import LEAST_S, MOST_S
 from oppo_sim.workload.steplogs import rows_by_step
 from oppo_sim.workload.tabular import TELLS_BYTES, quiet
 
@@ -118,6 +121,15 @@ def _framework(path: Path, rows: Sequence[dict[str, float]]) -> Framework:
     )
 
 
+def _is_whole(framework: Framework, row: Mapping[str, float]) -> bool:
+    """Whether a step has a generation time, and lengths that can be."""
+    if not LEAST_S <= row.get(framework.stages[0].metrics[0], 0) <= MOST_S:
+        return False
+    if framework.mean is None or framework.longest is None:
+        return True
+    return 1 <= row.get(framework.mean, 0) <= row.get(framework.longest, 0) <= MOST_TOKENS
+
+
 def _used(framework: Framework, rows: Sequence[dict[str, float]]) -> tuple[_Steps, list[str]]:
     """The steps that have lengths and a generation time and do nothing besides; why not others."""
     needed = [
@@ -125,10 +137,10 @@ def _used(framework: Framework, rows: Sequence[dict[str, float]]) -> tuple[_Step
         for name in (framework.mean, framework.longest, framework.stages[0].metrics[0])
         if name is not None
     ]
-    full = [row for row in rows if all(row.get(name, 0) > 0 for name in needed)]
+    full = [row for row in rows if _is_whole(framework, row)]
     left_out = []
     if len(full) < len(rows):
-        left_out.append(f"{len(rows) - len(full)} steps without {', '.join(needed)}")
+        left_out.append(f"{len(rows) - len(full)} steps without a credible {', '.join(needed)}")
     for metric, what in framework.unlike:
         alike = [row for row in full if not row.get(metric, 0) > 0]
         if len(alike) < len(full):
@@ -151,15 +163,23 @@ def _stage(
 ) -> FittedStage | None:
     """The law of one stage; None where too few steps have a time for it."""
     seconds = np.sum([steps[name] for name in metrics], axis=0)
-    good = seconds > 0  # not where it is NaN
+    all_terms = _terms(framework, steps, stage)
+    good = _credible(seconds, all_terms)
     before = int(good[:fitted].sum())
     if min(before, int(good[fitted:].sum())) < LEAST_ROWS:
         left_out.append(
             f"{stage.name}: {int(good.sum())} steps with a time above 0 for {' + '.join(metrics)}"
         )
         return None
-    terms = [term.at(good) for term in _terms(framework, steps, stage)]
+    terms = [term.at(good) for term in all_terms]
     return FittedStage(stage, tuple(metrics), fit_law(seconds[good], terms, before, seed))
+
+
+def _credible(seconds: Array, terms: Sequence[Term]) -> NDArray[np.bool_]:
+    """The rows that have a time, and all that it may depend on."""
+    known = np.all([np.isfinite(term.values) for term in terms], axis=0)
+    good: NDArray[np.bool_] = known & (seconds >= LEAST_S) & (seconds <= MOST_S)
+    return good
 
 
 def _terms(framework: Framework, steps: _Steps, stage: Stage) -> list[Term]:
@@ -186,9 +206,12 @@ def _whole(
         (one.law.seconds(_terms(framework, steps, one.stage)) for one in own),
         np.zeros(steps.count),
     )
-    if not (seconds > 0).all():
+    terms = [constant(steps.count), Term("sum of its stages", told)]
+    good = _credible(seconds, terms)
+    before = int(good[:fitted].sum())
+    if min(before, int(good[fitted:].sum())) < LEAST_ROWS:
         return None
-    law = fit_law(seconds, [constant(steps.count), Term("sum of its stages", told)], fitted, seed)
+    law = fit_law(seconds[good], [term.at(good) for term in terms], before, seed)
     return FittedStage(stage, stage.metrics, law)
 
 

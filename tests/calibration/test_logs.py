@@ -76,7 +76,9 @@ def test_validations_checkpoints_and_missing_columns_are_named(tmp_path: Path) -
     assert log.steps == 60 - 6 - 1 - 1
     assert "6 steps with validation (timing_s/testing)" in log.left_out
     assert "1 steps with a checkpoint (timing_s/save_checkpoint)" in log.left_out
-    assert any(said.startswith("1 steps without response_length/mean") for said in log.left_out)
+    assert any(
+        said.startswith("1 steps without a credible response_length/mean") for said in log.left_out
+    )
     assert "no timing_s/reward in the log" in log.left_out
     assert law_of(log, "generation").value("mean response token") == pytest.approx(0.1, rel=1e-3)
 
@@ -90,6 +92,22 @@ def test_a_printed_log_gives_what_its_table_gives(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text("loading\n" + "\n".join(lines) + "\n")
     printed, table = fit_log(tmp_path / "run.log"), fit_log(written(tmp_path, rows))
     assert printed.stages == table.stages
+
+
+def test_numbers_that_cannot_be_do_not_count(tmp_path: Path) -> None:
+    rows = verl_rows()
+    rows[2]["timing_s/gen"] = 1e300
+    rows[3]["response_length/max"] = 1e300
+    rows[4]["response_length/mean"] = 600.0  # above the longest
+    for row in rows:
+        row["timing_s/adv"] = 0.0
+    del rows[6]["prompt_length/mean"], rows[7]["timing_s/step"]
+    log = fit_log(written(tmp_path, rows))
+    assert log.steps == 57
+    assert law_of(log, "generation").held_out.median.value < 1e-3
+    assert law_of(log, "training").held_out.median.value < 1e-3
+    assert law_of(log, "training").fitted == law_of(log, "generation").fitted - 1
+    assert "advantages: 0 steps with a time above 0 for timing_s/adv" in log.left_out
 
 
 def test_lengths_that_leave_what_was_fitted_are_a_doubt(tmp_path: Path) -> None:
