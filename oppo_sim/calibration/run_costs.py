@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,10 @@ def fit_run(folder: Path, fit_share: float = 0.3, seed: int = 0) -> FittedRun:
             f"{folder}: no task has {LEAST_ROWS} spans to fit and {LEAST_ROWS} to check that say "
             "what they did: give a longer run, or one of the schedule trl"
         )
-    simulated, why = replay(run, scenario, costs)
+    if can_decode(costs):
+        simulated, why = replay(run, scenario, costs)
+    else:
+        simulated, why = None, ("no cost of decoding, so that nothing can be simulated with these",)
     return FittedRun(
         source=str(folder),
         role=run.header.role,
@@ -108,6 +111,11 @@ def linear_costs(laws: Iterable[Law | None]) -> dict[str, float]:
     """The coefficients that are not 0, in the words of a scenario's `[costs]`."""
     estimates = [e for law in laws if law is not None for e in law.estimates if e.value]
     return {e.term: significant(e.value) for e in estimates}
+
+
+def can_decode(costs: Mapping[str, float]) -> bool:
+    """Whether a machine can run on them: decoding must take time."""
+    return any(name.startswith("decode_") for name in costs)
 
 
 def significant(value: float) -> float:
@@ -140,7 +148,8 @@ def _fit(task: str, found: Tasks, cut: int, seed: int) -> FittedTask:
     if min(fitted, len(rows) - fitted) < LEAST_ROWS:
         said = (
             f"not fitted: {fitted} spans to fit and {len(rows) - fitted} to check say what they "
-            f"did, of {found.spans}; {LEAST_ROWS} each are needed"
+            f"did, of {found.spans}, where {LEAST_ROWS} each are needed; a run of the schedule trl "
+            "says most"
         )
         return fitted_task(None, said)
     terms, doubts = _terms(rows, fitted)

@@ -138,14 +138,16 @@ def _log(
 
 def _run(path: Path, asked: Mapping[str, Any], out: Path | None, as_json: bool) -> None:
     from oppo_sim.calibration.replayed import scenario_with
-    from oppo_sim.calibration.run_costs import fit_run
+    from oppo_sim.calibration.run_costs import can_decode, fit_run
     from oppo_sim.calibration.written import run_document
 
     fitted = fit_run(path, asked["fit_share"], asked["seed"])
     document = {**asked, **run_document(fitted)}
     if out is not None:
         on = f"{fitted.fitted_steps} of {fitted.steps} steps ({fitted.role})"
-        _write(out, document, asked, on, fitted.costs, scenario_with(fitted.scenario, fitted.costs))
+        costs = fitted.costs
+        scenario = scenario_with(fitted.scenario, costs) if can_decode(costs) else None
+        _write(out, document, asked, on, costs, scenario)
     if as_json:
         console.emit(document)
         return

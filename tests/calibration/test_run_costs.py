@@ -97,6 +97,22 @@ def test_an_overlapped_run_gives_what_its_spans_tell(simulated: Simulated) -> No
     assert 20 <= used["decode"][0] < used["decode"][1]
 
 
+def test_of_a_run_without_rounds_or_dry_lanes_decoding_stays_unknown(simulated: Simulated) -> None:
+    fitted = fit_run(simulated("inter", KNOWN))
+    assert not any(name.startswith(("decode", "prefill")) for name in fitted.costs)
+    assert fitted.costs["train_token_s"] == pytest.approx(0.002, rel=0.01)
+    assert fitted.replayed is None
+    assert "a run of the schedule trl says most" in doubts_of(fitted)
+    assert "no cost of decoding" in doubts_of(fitted)
+
+
+def test_more_than_ten_lanes_are_dealt_in_their_order(simulated: Simulated) -> None:
+    lanes = ("--set", "cluster.actors=11", "--set", "cluster.devices=12")
+    fitted = fit_run(simulated("trl", KNOWN, *lanes, "--set", "schedule.batch=33"))
+    assert fitted.costs == pytest.approx(KNOWN, rel=0.01)
+    assert all(task.used == task.spans for task in fitted.tasks)
+
+
 def test_what_never_varies_is_reported_not_guessed(simulated: Simulated) -> None:
     fitted = fit_run(simulated("trl", KNOWN, "--set", "workload.lengths={ constant = 60 }"))
     said = doubts_of(fitted)
