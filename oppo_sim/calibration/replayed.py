@@ -58,14 +58,26 @@ def with_costs(scenario: Scenario, costs: Mapping[str, float]) -> dict[str, Any]
     return {**scenario.document(), "costs": {"model": "linear", **costs}}
 
 
-def scenario_with(scenario: Scenario, costs: Mapping[str, float]) -> dict[str, Any]:
-    """A scenario file's content; `[real]`, whose paths are another folder's, stays behind."""
+def scenario_with(
+    scenario: Scenario, costs: Mapping[str, float], lengths: str | None = None
+) -> dict[str, Any]:
+    """A scenario file's content; `lengths` is the file of those that were measured.
+
+    `[real]`, whose paths are another folder's, stays behind.
+    """
     document = with_costs(scenario, costs)
     document.pop("real", None)
     said = "The costs are fitted; what they do not hold, see calibration.json."
+    if lengths is not None:
+        document["workload"] = {**_undrawn(document["workload"]), "lengths": {"file": lengths}}
+        said = f"{said} The lengths are those of the run."
     kept = [*document.pop("assumptions", ()), said]
     name = f"{document.pop('name')}-fitted"
     return {"name": name, "about": document.pop("about", ""), "assumptions": kept, **document}
+
+
+def _undrawn(workload: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in workload.items() if key not in DRAWN}
 
 
 def schedule_of(document: Mapping[str, Any]) -> Schedule:
@@ -88,9 +100,8 @@ def _recorded(
     middle = median_low(known.values())
     count = max(steps[-1].admitted, max(known) + 1) + 4 * schedule.batch
     lengths = [known.get(rollout, middle) for rollout in range(count)]
-    kept = {key: value for key, value in workload.items() if key not in DRAWN}
     return {
-        **kept,
+        **_undrawn(workload),
         "lengths": {"replay": lengths},
         "max_response_tokens": max(*lengths, workload["max_response_tokens"]),
     }

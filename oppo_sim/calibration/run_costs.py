@@ -61,6 +61,7 @@ class FittedRun:
     tasks: tuple[FittedTask, ...]
     doubts: tuple[str, ...]
     replayed: Replayed | None
+    tokens: tuple[int, ...]  # of the trained responses
 
     @property
     def costs(self) -> dict[str, float]:
@@ -104,6 +105,7 @@ def fit_run(folder: Path, fit_share: float = 0.3, seed: int = 0) -> FittedRun:
         tasks=tasks,
         doubts=(*doubts, *_unseen(tasks), *_shared(run), *why),
         replayed=simulated,
+        tokens=tuple(tokens for step in run.steps for tokens in step.tokens),
     )
 
 

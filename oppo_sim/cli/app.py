@@ -80,8 +80,8 @@ def oppo(
 
     Where numbers come from: every time, share and speed-up printed here is simulated, none is
     measured on a GPU (`oppo bench` measures the simulator itself, `oppo calibrate` reads what
-    others measured). The file of a scenario holds its hardware, costs and lengths, and lists what is assumed; `oppo scenarios`
-    names those that are shipped, `oppo schedules` the schedules.
+    others measured). The file of a scenario holds its hardware, costs and lengths, and lists what
+    is assumed; `oppo scenarios` names those that are shipped, `oppo schedules` the schedules.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oppo_sim.calibration.run_costs import FittedRun
 
 DOCUMENT, COSTS, SCENARIO = "calibration.json", "costs.toml", "scenario.toml"
+LENGTHS = "lengths.csv"  # of a run that was measured
 LEGEND = (
     "\nerror: held out, the median of |predicted / recorded - 1|, with an interval by bootstrap "
     "over stretches of rows; signed: the mean with its sign; null: the error if every row took as "
@@ -140,13 +141,18 @@ def _run(path: Path, asked: Mapping[str, Any], out: Path | None, as_json: bool) 
     from oppo_sim.calibration.replayed import scenario_with
     from oppo_sim.calibration.run_costs import can_decode, fit_run
     from oppo_sim.calibration.written import run_document
+    from oppo_sim.runs import write_whole
 
     fitted = fit_run(path, asked["fit_share"], asked["seed"])
     document = {**asked, **run_document(fitted)}
     if out is not None:
         on = f"{fitted.fitted_steps} of {fitted.steps} steps ({fitted.role})"
         costs = fitted.costs
-        scenario = scenario_with(fitted.scenario, costs) if can_decode(costs) else None
+        measured = None if fitted.role == "simulated" else LENGTHS
+        scenario = scenario_with(fitted.scenario, costs, measured) if can_decode(costs) else None
+        if measured is not None:
+            rows = "".join(f"{tokens}\n" for tokens in fitted.tokens)
+            write_whole(out / measured, "response_tokens\n" + rows)
         _write(out, document, asked, on, costs, scenario)
     if as_json:
         console.emit(document)
@@ -177,7 +183,7 @@ def _write(
 
 def _written(out: Path | None) -> None:
     if out is not None:
-        names = [name for name in (DOCUMENT, COSTS, SCENARIO) if (out / name).exists()]
+        names = [name for name in (DOCUMENT, COSTS, SCENARIO, LENGTHS) if (out / name).exists()]
         console.show(f"\nWritten to {out}: {', '.join(names)}.")
 
 

@@ -62,6 +62,23 @@ def test_a_run_becomes_a_scenario_that_takes_as_long(oppo: Oppo, run: Path, tmp_
     assert again["mean_step_s"] == pytest.approx(whole["mean_step_s"], rel=0.01)
 
 
+def test_the_scenario_of_a_measured_run_has_its_lengths(
+    oppo: Oppo, run: Path, tmp_path: Path
+) -> None:
+    header = (run / "run.json").read_text().replace('"simulated"', '"measured"')
+    (run / "run.json").write_text(header.replace('"exponential": 100.0', '"constant": 7'))
+    out = tmp_path / "fitted"
+    assert oppo("calibrate", run, "--out", out).code == 0
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    tokens = [n for step in steps for n in step["tokens"]]
+    assert (out / "lengths.csv").read_text().split() == ["response_tokens", *map(str, tokens)]
+    found = json.loads(
+        oppo("run", out / "scenario.toml", "--schedule", "trl", "--steps", 300, "--json").out
+    )
+    recorded = (steps[-1]["end_s"] - steps[0]["start_s"]) / len(steps)
+    assert found["mean_step_s"] == pytest.approx(recorded, rel=0.05)
+
+
 def test_a_log_becomes_a_scenario_that_can_be_compared(oppo: Oppo, tmp_path: Path) -> None:
     """Its step takes what the log's do: 211 s at the median (stage times of its source)."""
     out = tmp_path / "fitted"
