@@ -22,6 +22,7 @@ from oppo_sim.runs import Header, RunError, each_span, each_step, read_header
 
 Floats = NDArray[np.float64]
 MOST_BARS = 120  # side by side
+MOST_GANTT = 500  # steps
 FIRST = 3  # steps that a Gantt chart shows, if it is not told which
 KINDS = ("gantt", "steps", "staleness", "lengths", "utilisation")
 _STAGE_LOOKS = (canvas.DECODE, canvas.SCORE, canvas.WAIT, canvas.TRAIN, canvas.SYNC)
@@ -46,6 +47,11 @@ def draw(folder: Path, kind: str, window: range | None = None) -> Figure:
     steps = list(_within(folder, window))
     first, last = steps[0].step, steps[-1].step
     span = f"step {first}" if first == last else f"steps {first} to {last}"
+    if kind == "gantt" and len(steps) > MOST_GANTT:
+        raise RunError(
+            f"--kind gantt: {len(steps):,} steps side by side show nothing; give --steps FROM:TO "
+            f"of {MOST_GANTT} or fewer"
+        )
     if kind != "gantt":
         return _PICTURES[kind](header, steps, span)
     if next(each_span(folder), None) is None:

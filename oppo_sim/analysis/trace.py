@@ -10,7 +10,7 @@ wants it; a flow's ends lie inside its slices, 1 us before the hand-over and at 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -33,10 +33,16 @@ class Written:
     steps: int = 0
     spans: int = 0
     arrows: int = 0
+    reached: int = 0  # the last step of which there is a span
 
 
-def write_trace(folder: Path, out: Path) -> Written:
-    """Write the trace of a run folder to `out`, completely or not at all. Raises RunError."""
+def write_trace(
+    folder: Path, out: Path, progress: Callable[[int, int], None] | None = None
+) -> Written:
+    """Write the trace of a run folder to `out`, completely or not at all. Raises RunError.
+
+    `progress` is told the steps that are read, and how many there are.
+    """
     if out.suffix.lower() != ".json":
         raise RunError(f"--out {out}: a trace is a .json file")
     if out.name in ("run.json", TORCH):
@@ -52,10 +58,13 @@ def write_trace(folder: Path, out: Path) -> Written:
     try:
         try:
             with part.open("w", encoding="utf-8", newline="\n") as file:
-                separator = '{"traceEvents":[\n'
+                separator, told = '{"traceEvents":[\n', 0
                 for event in _events(folder, header, tracks, written):
                     file.write(separator + json.dumps(event, separators=(",", ":")))
                     separator = ",\n"
+                    if progress is not None and written.reached != told:
+                        told = written.reached
+                        progress(told, header.steps)
                 file.write('\n],"otherData":' + json.dumps(_about(header)) + "}\n")
             part.replace(out)
         finally:
@@ -79,6 +88,7 @@ def _events(folder: Path, header: Header, tracks: Tracks, written: Written) -> I
             yield from _arrow(written.arrows, lane, at_s, span, tracks)
             written.arrows += 1
         written.spans += 1
+        written.reached = max(written.reached, span.step)
     yield from _torch(folder)
 
 

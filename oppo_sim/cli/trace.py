@@ -28,7 +28,8 @@ def trace(
     from oppo_sim.analysis.trace import write_trace
     from oppo_sim.analysis.why import count
 
-    written = write_trace(run, run / "trace.json" if out is None else out)
+    with console.Meter("writing the trace", "steps") as meter:
+        written = write_trace(run, run / "trace.json" if out is None else out, meter)
     if as_json:
         console.emit(
             {

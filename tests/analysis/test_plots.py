@@ -9,6 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle, StepPatch
 
+from oppo_sim.analysis import plots
 from oppo_sim.analysis.canvas import FORMATS
 from oppo_sim.analysis.plots import KINDS, MOST_BARS, draw, plot
 from oppo_sim.cli import main
@@ -112,6 +113,16 @@ def test_the_stages_are_stacked_and_the_choices_below(hand: Path) -> None:
 def test_a_single_step_has_a_whole_number(hand: Path, kind: str) -> None:
     axes = draw(hand, kind, range(1, 2)).axes[-1 if kind == "steps" else 1]
     assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= 1.5] == [1]
+
+
+def test_a_gantt_chart_of_too_many_steps_is_refused(
+    hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 50,000 took minutes, 3 GB of memory and 180 MB of disk."""
+    monkeypatch.setattr(plots, "MOST_GANTT", 1)
+    with pytest.raises(RunError, match="side by side show nothing; give --steps FROM:TO of 1 or"):
+        draw(hand, "gantt")
+    draw(hand, "gantt", range(1))
 
 
 def heights(axes: Axes) -> list[float]:

@@ -366,3 +366,10 @@ def test_the_trace_processor_of_perfetto_reads_the_same(folder: Path) -> None:
         ).fetchall()
         wrong = processor.query("select name from stats where severity = 'error' and value > 0")
         assert [row.name for row in wrong] == []
+
+
+def test_progress_is_told_once_a_step(tmp_path: Path) -> None:
+    folder, told = tmp_path / "run", []
+    assert main(["run", "tiny", "--steps", "5", "--spans", "--out", str(folder)]) == 0
+    write_trace(folder, tmp_path / "trace.json", lambda done, total: told.append((done, total)))
+    assert told == [(step, 5) for step in range(1, 5)]
