@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safetensors import SafetensorError
-from torch.utils.tensorboard import SummaryWriter
 from transformers.utils import logging
 
 from oppo_real import checkpoint
 from oppo_real.build import real_of
+from oppo_real.curves import Curves
 from oppo_real.machine import Machine, machine
 from oppo_real.profiling import StepProfiler
 from oppo_sim.config import Scenario
@@ -64,8 +64,7 @@ def train(
         done = saved.step if saved else 0
         keep = done if begun else None
         journal = stack.enter_context(RunJournal(out, header, keep_steps=keep))
-        curves = SummaryWriter(str(out / CURVES), purge_step=done or None)
-        stack.callback(curves.close)
+        curves = stack.enter_context(Curves(out / CURVES, done + 1 if done else None))
         recorder = SpanRecorder(on.backend.lanes(), journal.span)
         state = on.start(schedule, saved, recorder)
         waiting = {r: row.tokens for r, row in state.rollouts.items() if row.finished}
@@ -95,7 +94,7 @@ def _digest(header: Header) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def _plot(curves: SummaryWriter, record: StepRecord, stats: Mapping[str, float]) -> None:
+def _plot(curves: Curves, record: StepRecord, stats: Mapping[str, float]) -> None:
     """TRL's names for what TRL has, ours beside them."""
     own = {
         "episode": (record.step + 1) * len(record.trained),
@@ -108,8 +107,7 @@ def _plot(curves: SummaryWriter, record: StepRecord, stats: Mapping[str, float])
         "schedule/mean_staleness": sum(record.staleness) / len(record.staleness),
         "response/mean_tokens": sum(record.tokens) / len(record.tokens),
     }
-    for name, number in {**stats, **own}.items():
-        curves.add_scalar(name, number, record.step + 1)
+    curves.step(record.step + 1, {**stats, **own})
 
 
 def _export(on: Machine, out: Path) -> None:

@@ -267,6 +267,16 @@ def test_a_full_disk_costs_no_checkpoint_that_was_written(
     assert_same(weights(whole), weights(out))
 
 
+def test_a_full_disk_between_checkpoints(config: Path, tmp_path: Path, capsys: Any) -> None:
+    """Whatever file grows first, it is named, and no thread dies of it."""
+    options = ["--schedule", "trl", "--set", "real.save_steps=100", "--steps", "30", *INLINE]
+    with files_of_at_most(6_000):
+        said = complaint(capsys, config, tmp_path / "run", *options)
+    assert re.match(r"cannot write .*(jsonl|tfevents.*): File too large; --resume", said)
+    assert train(config, tmp_path / "run", *options, "--resume") == 0
+    assert read_run(tmp_path / "run").complete
+
+
 @pytest.mark.slow
 def test_a_killed_worker_costs_no_step(config: Path, tmp_path: Path, capsys: Any) -> None:
     """Its process is named, and what it did, the run goes on from its checkpoint."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
@@ -82,6 +85,32 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(
     assert [r.staleness for r in one.steps] == [r.staleness for r in other.steps]
     if schedule == "oppo":
         assert any(r.carried for r in one.steps)
+
+
+def test_tensorboard_shows_each_step_once(config: Path, tmp_path: Path) -> None:
+    """Of a run that went on from the checkpoint before its last step."""
+    out = tmp_path / "run"
+    assert train(config, out, "--steps", "3") == 0
+    shutil.rmtree(out / "checkpoints" / "step-00000003")
+    assert train(config, out, "--steps", "4", "--resume") == 0
+    updates = [json.loads(line) for line in (out / "updates.jsonl").read_text().splitlines()]
+    curves = EventAccumulator(str(out / "tensorboard")).Reload()
+    for name in ("objective/scores", "objective/kl"):
+        shown = [(event.step, event.value) for event in curves.Scalars(name)]
+        told = [(row["step"] + 1, row[name]) for row in updates]
+        assert [step for step, _ in shown] == [1, 2, 3, 4]
+        assert shown == [(step, pytest.approx(value, rel=1e-6)) for step, value in told]
+
+
+def test_a_model_that_was_not_written_any_more_is_written_by_resume(
+    config: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert train(config, out, "--steps", "2") == 0
+    last = load_file(out / "model" / "model.safetensors")
+    shutil.rmtree(out / "model")
+    assert train(config, out, "--steps", "2", "--resume") == 0
+    assert_same(load_file(out / "model" / "model.safetensors"), last)
 
 
 @pytest.mark.slow
