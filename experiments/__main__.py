@@ -46,4 +46,7 @@ def _possible() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("experiments: interrupted; what is finished stays, and is not drawn again")

@@ -45,6 +45,15 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "known: chunk_size" in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="2"):
+        main(["chunk_size", "--quick", "--out", str(tmp_path / "file")])
+    assert "file: File exists; name a folder" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 class TestQuick:
