@@ -24,6 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in asked.names if name not in EXPERIMENTS]
     if unknown:
         parser.error(f"no experiment is called {unknown[0]!r}; known: {', '.join(EXPERIMENTS)}")
+    try:  # before minutes are spent
+        asked.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {asked.out}: {error.strerror}; name a folder that can be written")
     for name in asked.names or _possible():
         experiment, picture = EXPERIMENTS[name], asked.out / f"{name}.png"
         if not asked.force and experiment.is_done(asked.out, asked.quick):

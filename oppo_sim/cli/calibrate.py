@@ -83,7 +83,7 @@ def calibrate(
         raise ValueError(f"--batch {batch}: goes with a log; a run folder says its own")
     _refuse_unknown(target)
     if out is not None:
-        claim_folder(out, resume=False)
+        claim_folder(out, resume=None)
     asked = {"source": target, "date": date, "fit_share": fit_share, "seed": seed}
     if path.is_dir():
         _run(path, asked, out, as_json)

@@ -129,7 +129,7 @@ def fit(
     if out is not None:
         from oppo_sim.runs import claim_folder
 
-        claim_folder(out, resume=False)
+        claim_folder(out, resume=None)
     with console.Meter(f"reading {file.name}", "bytes") as meter:
         fitted = fit_file(file, cap, batch, meter)
     if out is not None:

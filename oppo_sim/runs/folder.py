@@ -103,8 +103,11 @@ def each_span(path: str | Path) -> Iterator[Span]:
     yield from _each(Path(path) / SPANS, span_of)
 
 
-def claim_folder(path: str | Path, *, resume: bool) -> Path:
-    """Make a folder to write to; one that holds something is refused unless `resume`."""
+def claim_folder(path: str | Path, *, resume: bool | None) -> Path:
+    """Make a folder to write to; one that holds something is refused unless `resume`.
+
+    `resume` None: what is written there is not gone on with.
+    """
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,9 +115,8 @@ def claim_folder(path: str | Path, *, resume: bool) -> Path:
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from None
     if held and not resume:
-        raise RunError(
-            f"{folder} is not empty: name another folder, or add --resume to go on in it"
-        )
+        remedy = "" if resume is None else ", or add --resume to go on in it"
+        raise RunError(f"{folder} is not empty: name another folder{remedy}")
     return folder
 
 

@@ -124,7 +124,8 @@ def test_mistakes_are_one_line(refused: Refused, cut: Path, tmp_path: Path) -> N
     assert "few.csv: a law needs at least 3 different" in refused("lengths", "fit", few)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
-    assert "is not empty" in refused("lengths", "fit", cut, "--out", tmp_path / "full")
+    said = refused("lengths", "fit", cut, "--out", tmp_path / "full")
+    assert said.endswith("is not empty: name another folder\n")  # there is no --resume here
 
 
 def test_alone_it_says_what_there_is(oppo: Oppo) -> None:
