@@ -38,6 +38,8 @@ RATIOS: dict[str, tuple[Part, str, str]] = {
     "step_trl_vs_trl": (STEP, "trl 1.12", "trl"),
     "step_oppo_vs_trl": (STEP, "trl 1.12", "oppo"),
 }
+# the same for tokens trained per second: batches of two schedules differ in length
+RATES = {"tokens_oppo": ("trl", "oppo"), "tokens_oppo_vs_trl": ("trl 1.12", "oppo")}
 
 Progress = Callable[[int, int], None]
 
@@ -68,6 +70,11 @@ class RealBench:
         pairs = zip(self.timed[base], self.timed[other], strict=True)
         return interval([sum(map(part, a)) / sum(map(part, b)) for a, b in pairs], self.seed)
 
+    def rate(self, name: str) -> Ratio:
+        """Of the tokens per second of a round."""
+        pairs = zip(*[self.timed[system] for system in RATES[name]], strict=True)
+        return interval([_rate(other) / _rate(base) for base, other in pairs], self.seed)
+
     def system(self, name: str) -> dict[str, float]:
         """Medians of a round's mean step, and how many tokens that trained."""
         rounds = self.timed[name]
@@ -82,7 +89,7 @@ class RealBench:
             "rollout_s": median(ROLLOUT),
             "mean_tokens": tokens / len(steps) / self.task.batch,
             "cpu_s": sum(timed.cpu_s for timed in steps) / len(steps),
-            "tokens_per_s": tokens / sum(timed.step_s for timed in steps),
+            "tokens_per_s": _rate(steps),
             "stale_share": sum(timed.stale_tokens for timed in steps) / tokens,
         }
 
@@ -102,6 +109,7 @@ class RealBench:
         return {
             "suite": "real",
             **{name: self.ratio(name)._asdict() for name in RATIOS},
+            **{name: self.rate(name)._asdict() for name in RATES},
             "shares": {name: self.shares(name) for name in self.timed},
             "systems": {name: self.system(name) for name in self.timed},
             "places": {n: dict(s.real) for n, s in systems(self.task.threads).items()},
@@ -124,6 +132,10 @@ def systems(threads: int) -> dict[str, System]:
         "intra": System("intra", beside),
         "oppo": System("oppo", beside),
     }
+
+
+def _rate(steps: Sequence[Timed]) -> float:
+    return sum(timed.tokens for timed in steps) / sum(timed.step_s for timed in steps)
 
 
 def interval(ratios: Sequence[float], seed: int) -> Ratio:

@@ -141,4 +141,6 @@ _RATIOS = {
     "step_oppo": "step, oppo over trl",
     "step_trl_vs_trl": "step, trl over TRL 1.12",
     "step_oppo_vs_trl": "step, oppo over TRL 1.12",
+    "tokens_oppo": "tokens per second, oppo over trl",
+    "tokens_oppo_vs_trl": "tokens per second, oppo over TRL 1.12",
 }

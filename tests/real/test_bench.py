@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oppo_real.bench import RATIOS, RealBench, _running, interval
+from oppo_real.bench import RATES, RATIOS, RealBench, _running, interval
 from oppo_real.bench_systems import System, Timed
 from oppo_real.bench_task import FULL, TINY
 from oppo_real.loading import load_models
@@ -43,6 +43,7 @@ def test_ratios_are_of_the_sums_of_a_round() -> None:
     )
     assert found.ratio("rollout_oppo").median == (10 / 4 + 5 / 2) / 2
     assert found.ratio("step_oppo").median == (20 / 10 + 10 / 5) / 2
+    assert found.rate("tokens_oppo").median == (60 / 10 / (80 / 20) + 40 / 5 / (40 / 10)) / 2
     assert found.shares("oppo") == {
         "generation": 5 / 15,
         "scoring": 1 / 15,
@@ -93,7 +94,7 @@ def test_all_four_systems_train_the_same(capfd: pytest.CaptureFixture[str]) -> N
     few = ("--size", "tiny", "--rounds", "2", "--steps", "1", "--warmup", "1")
     assert main(["bench", "--suite", "real", *few, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    for name in RATIOS:
+    for name in (*RATIOS, *RATES):
         assert 0 < found[name]["low"] <= found[name]["median"] <= found[name]["high"]
     assert set(found["shares"]) == {"trl 1.12", "trl", "intra", "oppo"}
     for shares in found["shares"].values():
