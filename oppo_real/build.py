@@ -10,16 +10,16 @@ from functools import partial
 import torch
 from torch import nn
 
-from oppo_real.actor import ActorLane
-from oppo_real.backend import Clock
-from oppo_real.decoding import ContinuousBatch
-from oppo_real.lanes import ScorerLane, TrainerLane
-from oppo_real.lengths import ForcedLengths
-from oppo_real.loading import Models, load_scorer
-from oppo_real.messages import Weights, Worker
-from oppo_real.processes import ProcessScorer
-from oppo_real.scoring import RuleReward, Scorer
-from oppo_real.trainer import Trainer
+from oppo_real.machine.actor import ActorLane
+from oppo_real.machine.backend import Clock
+from oppo_real.machine.lanes import ScorerLane, TrainerLane
+from oppo_real.machine.messages import Weights, Worker
+from oppo_real.machine.processes import ProcessScorer
+from oppo_real.networks.decoding import ContinuousBatch
+from oppo_real.networks.lengths import ForcedLengths
+from oppo_real.networks.loading import Models, load_scorer
+from oppo_real.networks.scoring import RuleReward, Scorer
+from oppo_real.ppo.trainer import Trainer
 from oppo_sim.config import ConfigError, Real, Scenario
 from oppo_sim.costs.layout import Layout
 from oppo_sim.engine import Lane, Limits

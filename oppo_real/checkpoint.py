@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from oppo_real.store import Row
+from oppo_real.machine.store import Row
 from oppo_sim.runs import RunError
 
 VERSION = 2

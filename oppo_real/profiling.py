@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from oppo_real.messages import Clock
+from oppo_real.machine.messages import Clock
 from oppo_sim.runs import TORCH, write_whole
 
 _MARK = "the run's clock"

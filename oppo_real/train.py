@@ -13,9 +13,9 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from oppo_real import checkpoint
+from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
 from oppo_real.curves import Curves
-from oppo_real.machine import Machine, machine
 from oppo_real.profiling import StepProfiler
 from oppo_sim.config import Scenario
 from oppo_sim.engine import run

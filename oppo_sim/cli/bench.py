@@ -69,7 +69,7 @@ def bench(
 def _real() -> Any:
     """The module that measures; ValueError where the extra is not installed."""
     try:
-        from oppo_real import bench as real
+        from oppo_real.bench import suite as real
     except ModuleNotFoundError as error:
         raise ValueError(
             f"--suite real needs {error.name}, which is not installed: "

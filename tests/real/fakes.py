@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from oppo_real.actor import ActorLane
-from oppo_real.backend import Clock, TorchBackend
-from oppo_real.batch import Batch
-from oppo_real.decoding import Decoded
-from oppo_real.hosts import Inline, Threads
-from oppo_real.lanes import ScorerLane, TrainerLane
-from oppo_real.messages import Worker
-from oppo_real.scoring import ScoreChunk, Scored
-from oppo_real.store import Store
+from oppo_real.machine.actor import ActorLane
+from oppo_real.machine.backend import Clock, TorchBackend
+from oppo_real.machine.hosts import Inline, Threads
+from oppo_real.machine.lanes import ScorerLane, TrainerLane
+from oppo_real.machine.messages import Worker
+from oppo_real.machine.store import Store
+from oppo_real.networks.decoding import Decoded
+from oppo_real.networks.scoring import ScoreChunk, Scored
+from oppo_real.ppo.batch import Batch
 from oppo_sim.engine.contract import Lane
 from tests.simulator.lab import CAP, Work
 

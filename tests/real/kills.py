@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import oppo_real.train  # noqa: F401  what takes long to import, before the forks
-from oppo_real.batch import Batch
-from oppo_real.store import Store
+from oppo_real.machine.store import Store
+from oppo_real.ppo.batch import Batch
 from oppo_sim.cli import main
 
 PATIENCE_S = 120.0

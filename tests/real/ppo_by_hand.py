@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from oppo_real.trainer import Batch
+from oppo_real.ppo.trainer import Batch
 from oppo_sim.config.real import Ppo
 
 

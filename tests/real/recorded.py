@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from oppo_real.trainer import Batch
+from oppo_real.ppo.trainer import Batch
 from tests.real.tiny import EOS, VOCAB
 
 # a response's length, and whether it ends in EOS; the widest batch is 7 tokens

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from oppo_real.bench import RATES, RATIOS, RealBench, _running, interval
-from oppo_real.bench_systems import System, Timed
-from oppo_real.bench_task import FULL, TINY
-from oppo_real.loading import load_models
+from oppo_real.bench.suite import RATES, RATIOS, RealBench, _running, interval
+from oppo_real.bench.systems import System, Timed
+from oppo_real.bench.task import FULL, TINY
+from oppo_real.networks.loading import load_models
 from oppo_real.prompts import Prompts, read_prompts
 from oppo_sim.cli import main
 from oppo_sim.engine import EngineError

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from oppo_real import cache as caches
-from oppo_real.decoding import ContinuousBatch
 from oppo_real.errors import ModelError
+from oppo_real.networks import cache as caches
+from oppo_real.networks.decoding import ContinuousBatch
 from tests.real import tiny
 
 SEED, CAP = 11, 24

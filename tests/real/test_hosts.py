@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oppo_real import hosts
-from oppo_real.messages import News, Task
+from oppo_real.machine import hosts
+from oppo_real.machine.messages import News, Task
 from oppo_sim.engine.contract import Command, Finished
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oppo_real.build import build_scorer
-from oppo_real.scoring import ScoreChunk
+from oppo_real.networks.scoring import ScoreChunk
 from oppo_sim.config import load_scenario
 from oppo_sim.costs import layout
 from oppo_sim.engine import Limits, restore

@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from oppo_real.decoding import ContinuousBatch
 from oppo_real.errors import ModelError
-from oppo_real.lengths import ForcedLengths, force_lengths
-from oppo_real.scoring import ScoreChunk, Scorer
+from oppo_real.networks.decoding import ContinuousBatch
+from oppo_real.networks.lengths import ForcedLengths, force_lengths
+from oppo_real.networks.scoring import ScoreChunk, Scorer
 from tests.real import tiny
 
 CAP = 20

@@ -1,5 +1,6 @@
 """Token log-probabilities in chunks: the same numbers and slopes as from all logits at once."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oppo_real.errors import ModelError
-from oppo_real.logprobs import Targets, TokenLogprobs, head_of, token_logprobs
+from oppo_real.networks.logprobs import Targets, TokenLogprobs, head_of, token_logprobs
+from oppo_real.networks.logprobs import entropy as entropy_of
 from tests.real import tiny
 
 TOKENS, HIDDEN, VOCABULARY = 23, 8, 50
@@ -130,3 +132,12 @@ def test_models_that_change_logits_after_the_head_are_refused() -> None:
         head_of(model)
     with pytest.raises(ModelError, match="no head"):
         head_of(tiny.reward())
+
+
+def test_entropy_counts_forbidden_tokens_for_nothing() -> None:
+    logits = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(22))
+    logits[1, 2:] = -torch.inf
+    logits[2, 1:] = -torch.inf
+    for row, entropy in zip(logits, entropy_of(logits), strict=True):
+        likely = [p for p in row.softmax(0).tolist() if p > 0]
+        assert entropy.item() == pytest.approx(-sum(p * math.log(p) for p in likely))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from oppo_real import models, vocabulary
 from oppo_real.errors import ModelError
+from oppo_real.networks import models, vocabulary
 from tests.real import tiny
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from oppo_real import objectives, ppo
+from oppo_real.ppo import losses as ppo
+from oppo_real.ppo import objectives
 
 LENGTHS = [4, 2, 3, 1]
 MASK = ppo.real(torch.tensor(LENGTHS), 4)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from oppo_real import ppo
+from oppo_real.ppo import losses as ppo
 
 LENGTHS = [5, 1, 3, 5, 2]
 WIDTH = 5
@@ -174,12 +174,3 @@ def test_the_value_loss_takes_the_worse_of_plain_and_clipped() -> None:
         near = min(max(v, o - 0.2), o + 0.2)
         assert loss.losses[i].item() == pytest.approx(0.5 * max((v - r) ** 2, (near - r) ** 2))
         assert bool(loss.clipped[i]) is ((near - r) ** 2 > (v - r) ** 2)
-
-
-def test_entropy_counts_forbidden_tokens_for_nothing() -> None:
-    logits = numbers(22, 3, 6)
-    logits[1, 2:] = -torch.inf
-    logits[2, 1:] = -torch.inf
-    for row, entropy in zip(logits, ppo.entropy(logits), strict=True):
-        likely = [p for p in row.softmax(0).tolist() if p > 0]
-        assert entropy.item() == pytest.approx(-sum(p * math.log(p) for p in likely))

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from oppo_real.backend import Clock, TorchBackend
-from oppo_real.hosts import Threads
-from oppo_real.processes import ProcessScorer
-from oppo_real.store import Store
+from oppo_real.machine.backend import Clock, TorchBackend
+from oppo_real.machine.hosts import Threads
+from oppo_real.machine.processes import ProcessScorer
+from oppo_real.machine.store import Store
 from oppo_sim.engine import EngineError, Limits, run
 from oppo_sim.engine.contract import Entry, Score
 from tests.engine.test_two_machines import small

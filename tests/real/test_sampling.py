@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oppo_real.sampling import GOLDEN, mix, sample, uniforms
+from oppo_real.networks.sampling import GOLDEN, mix, sample, uniforms
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 # the first outputs of the generator seeded with 1234567, as Rosetta Code publishes them

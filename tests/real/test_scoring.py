@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 
-from oppo_real import cache as caches
 from oppo_real.errors import ModelError
-from oppo_real.scoring import RuleReward, ScoreChunk, Scorer
+from oppo_real.networks import cache as caches
+from oppo_real.networks.scoring import RuleReward, ScoreChunk, Scorer
 from tests.real import tiny
 
 Rows = dict[int, tuple[list[int], list[int]]]

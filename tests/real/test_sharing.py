@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oppo_real.messages import NOTHING, News, Task
-from oppo_real.sharing import Sharing, Team
+from oppo_real.machine.messages import NOTHING, News, Task
+from oppo_real.machine.sharing import Sharing, Team
 from oppo_sim.engine.contract import Command
 
 

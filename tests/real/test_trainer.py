@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from oppo_real.errors import ModelError
-from oppo_real.trainer import Batch, Trainer
+from oppo_real.ppo.trainer import Batch, Trainer
 from oppo_sim.config.real import Ppo
 from oppo_sim.engine.contract import EngineError
 from tests.real import ppo_by_hand, tiny

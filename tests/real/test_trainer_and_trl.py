@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from oppo_real.trainer import Trainer
+from oppo_real.ppo.trainer import Trainer
 from oppo_sim.config.real import Ppo
 from tests.real import tiny, trls
 from tests.real.recorded import RAGGED, Recorded, gradients, record

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from oppo_real.batch import Batch
-from oppo_real.scoring import ScoreChunk
+from oppo_real.networks.scoring import ScoreChunk
+from oppo_real.ppo.batch import Batch
 from oppo_real.trl import ppo_module
-from oppo_real.trl_hooks import train_on
-from oppo_real.trl_rollouts import RewardBeforePad
+from oppo_real.trl.hooks import train_on
+from oppo_real.trl.rollouts import RewardBeforePad
 from tests.real.tiny import EOS
 from tests.real.trl_lab import BATCH, Recording, distance, length, trainer, weights
 

@@ -20,12 +20,12 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from oppo_real.decoding import ContinuousBatch, Decoded
 from oppo_real.errors import ModelError
-from oppo_real.scoring import ScoreChunk
+from oppo_real.networks.decoding import ContinuousBatch, Decoded
+from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.trl import drive_trl, ppo_module
-from oppo_real.trl_hooks import HOOKED
-from oppo_real.trl_rollouts import RewardBeforePad
+from oppo_real.trl.hooks import HOOKED
+from oppo_real.trl.rollouts import RewardBeforePad
 from oppo_sim.engine import EngineError
 from oppo_sim.engine.contract import Emitted, Finished
 from oppo_sim.policies import CATALOG, Schedule

@@ -18,8 +18,8 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import TrainerCallback
 
-from oppo_real.batch import Batch
-from oppo_real.trl_hooks import HOOKED
+from oppo_real.ppo.batch import Batch
+from oppo_real.trl.hooks import HOOKED
 from tests.real import tiny
 from tests.real.tiny import EOS, VOCAB
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from oppo_real.batch import Batch
+from oppo_real.ppo.batch import Batch
 from oppo_sim.engine.contract import EngineError
 
 HOOKED = ("batch_generation", "selective_log_softmax", "get_reward")

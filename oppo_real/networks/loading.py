@@ -11,9 +11,14 @@ import torch
 from torch import nn
 
 from oppo_real.errors import ModelError
-from oppo_real.models import context_tokens, critic_of, is_rule, load, load_rule
-from oppo_real.scoring import RuleReward
-from oppo_real.vocabulary import check_same_tokens, check_vocabulary, load_tokenizer, stop_ids
+from oppo_real.networks.models import context_tokens, critic_of, is_rule, load, load_rule
+from oppo_real.networks.scoring import RuleReward
+from oppo_real.networks.vocabulary import (
+    check_same_tokens,
+    check_vocabulary,
+    load_tokenizer,
+    stop_ids,
+)
 from oppo_sim.config import Real
 
 # Random weights of different models must not be the same: each has a seed of its own.

@@ -17,16 +17,16 @@ from typing import Any, Literal
 
 import torch
 
-from oppo_real.actor import ActorLane
-from oppo_real.backend import Clock, TorchBackend
-from oppo_real.decoding import ContinuousBatch
 from oppo_real.errors import ModelError
-from oppo_real.hosts import Host, Inline, Threads
-from oppo_real.lanes import ScorerLane
-from oppo_real.messages import Weights, Worker
-from oppo_real.store import Store
-from oppo_real.trl_hooks import HOOKED, train_on
-from oppo_real.trl_rollouts import Live, LoadedPrompts, RewardBeforePad, TrlLane
+from oppo_real.machine.actor import ActorLane
+from oppo_real.machine.backend import Clock, TorchBackend
+from oppo_real.machine.hosts import Host, Inline, Threads
+from oppo_real.machine.lanes import ScorerLane
+from oppo_real.machine.messages import Weights, Worker
+from oppo_real.machine.store import Store
+from oppo_real.networks.decoding import ContinuousBatch
+from oppo_real.trl.hooks import HOOKED, train_on
+from oppo_real.trl.rollouts import Live, LoadedPrompts, RewardBeforePad, TrlLane
 from oppo_sim.engine import Lane, Limits, Listener, run
 from oppo_sim.policies.catalog import named
 from oppo_sim.policies.schedule import Schedule

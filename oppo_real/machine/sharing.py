@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from oppo_real.messages import News, Task, Worker
+from oppo_real.machine.messages import News, Task, Worker
 from oppo_sim.engine.contract import Command
 
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from oppo_real.errors import ModelError
-from oppo_real.ppo import entropy
 
 # logits at a time: 32 MiB of them in float32, which CPUs take faster than all at once
 LOGITS, LOGITS_CUDA = 2**23, 2**26
@@ -101,3 +100,8 @@ def token_logprobs(
     ]
     logprobs, entropies = zip(*parts, strict=True)
     return TokenLogprobs(torch.cat(logprobs), torch.cat(entropies))
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Of the distributions that logits `[..., V]` stand for; a logit may be -inf. `-> [...]`"""
+    return torch.special.entr(logits.softmax(-1)).sum(-1)

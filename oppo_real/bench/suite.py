@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oppo_real.bench_systems import System, Timed, serve
-from oppo_real.bench_task import FULL, TINY, Task
+from oppo_real.bench.systems import System, Timed, serve
+from oppo_real.bench.task import FULL, TINY, Task
 from oppo_sim.engine import EngineError
 
 TASKS = {"full": FULL, "tiny": TINY}

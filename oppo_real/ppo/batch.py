@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from oppo_real.logprobs import Targets
+from oppo_real.networks.logprobs import Targets
 from oppo_sim.engine.contract import EngineError
 
 

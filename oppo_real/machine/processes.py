@@ -15,8 +15,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from oppo_real.lanes import ScorerLane
-from oppo_real.messages import Clock, News, Read, Task
+from oppo_real.machine.lanes import ScorerLane
+from oppo_real.machine.messages import Clock, News, Read, Task
 from oppo_sim.engine.contract import Command, EngineError
 
 # What builds the scorer, over there: a module's function and its plain arguments.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from oppo_real import ppo
-from oppo_real.batch import Rows
-from oppo_real.prepare import Prepared
+from oppo_real.ppo import losses as ppo
+from oppo_real.ppo.batch import Rows
+from oppo_real.ppo.prepare import Prepared
 
 # means over the tokens of a mini-batch, one of each per optimiser step
 STEP = (

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import torch
 
-from oppo_real.batch import Batch, check
-from oppo_real.lanes import TrainerLane
-from oppo_real.messages import News
-from oppo_real.scoring import ScoreChunk, Scored, Scorer
+from oppo_real.machine.lanes import TrainerLane
+from oppo_real.machine.messages import News
+from oppo_real.networks.scoring import ScoreChunk, Scored, Scorer
+from oppo_real.ppo.batch import Batch, check
 from oppo_sim.engine.contract import EngineError
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oppo_real import ppo
-from oppo_real.batch import Rows
-from oppo_real.forward import Forward
+from oppo_real.ppo import losses as ppo
+from oppo_real.ppo.batch import Rows
+from oppo_real.ppo.forward import Forward
 from oppo_sim.config.real import Ppo
 from oppo_sim.engine.contract import EngineError
 

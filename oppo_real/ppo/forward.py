@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from oppo_real.batch import Piece, Rows
-from oppo_real.logprobs import LogitRule, TokenLogprobs, head_of, token_logprobs
+from oppo_real.networks.logprobs import LogitRule, TokenLogprobs, head_of, token_logprobs
+from oppo_real.ppo.batch import Piece, Rows
 from oppo_sim.engine.contract import EngineError
 
 

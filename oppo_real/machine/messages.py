@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from oppo_real.batch import Batch
-from oppo_real.scoring import ScoreChunk, Scored
-from oppo_real.store import Tokens
+from oppo_real.machine.store import Tokens
+from oppo_real.networks.scoring import ScoreChunk, Scored
+from oppo_real.ppo.batch import Batch
 from oppo_sim.engine.contract import (
     Command,
     Counts,

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from oppo_real import ppo
-from oppo_real.batch import Batch as Batch
-from oppo_real.batch import Rows, check
 from oppo_real.errors import ModelError
-from oppo_real.forward import Forward, checkpoint_layers, training
-from oppo_real.logprobs import LogitRule
-from oppo_real.metrics import STEP, metrics
-from oppo_real.optimiser import NotFinite, Optimiser
-from oppo_real.prepare import Preparation, Prepared
+from oppo_real.networks.logprobs import LogitRule
+from oppo_real.ppo import losses as ppo
+from oppo_real.ppo.batch import Batch as Batch
+from oppo_real.ppo.batch import Rows, check
+from oppo_real.ppo.forward import Forward, checkpoint_layers, training
+from oppo_real.ppo.metrics import STEP, metrics
+from oppo_real.ppo.optimiser import NotFinite, Optimiser
+from oppo_real.ppo.prepare import Preparation, Prepared
 from oppo_sim.config.real import Ppo
 from oppo_sim.engine.contract import EngineError
 

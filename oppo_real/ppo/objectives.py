@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from oppo_real.ppo import kl, masked_mean, policy_loss
+from oppo_real.ppo.losses import kl, masked_mean, policy_loss
 
 
 def group_advantages(

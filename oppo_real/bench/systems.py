@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from oppo_real.bench_task import EOS, PAD, Task
-from oppo_real.lengths import force_lengths
-from oppo_real.loading import load_models
-from oppo_real.machine import machine
+from oppo_real.assembly import machine
+from oppo_real.bench.task import EOS, PAD, Task
+from oppo_real.networks.lengths import force_lengths
+from oppo_real.networks.loading import load_models
 from oppo_real.prompts import Prompts, read_prompts
 from oppo_sim.engine import run
 from oppo_sim.records import StepRecord

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from oppo_real.hosts import Broken, Host
-from oppo_real.messages import Cache, Go, Join, Learn, News, Read, Save, Stop, Swap, Weights
-from oppo_real.store import Store
+from oppo_real.machine.hosts import Broken, Host
+from oppo_real.machine.messages import Cache, Go, Join, Learn, News, Read, Save, Stop, Swap, Weights
+from oppo_real.machine.store import Store
 from oppo_sim.engine.contract import (
     Command,
     Counts,

@@ -128,8 +128,3 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, cliprange: float) -
     near = torch.clamp(values, old - cliprange, old + cliprange)
     clipped = (near - returns).square()
     return Loss(0.5 * torch.maximum(plain, clipped), clipped > plain)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """Of the distributions that logits `[..., V]` stand for; a logit may be -inf. `-> [...]`"""
-    return torch.special.entr(logits.softmax(-1)).sum(-1)

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from oppo_real.batch import Batch
-from oppo_real.messages import NOTHING, Clock, Learn, News, Read, Task, Weights
-from oppo_real.scoring import Scored, Scorer
+from oppo_real.machine.messages import NOTHING, Clock, Learn, News, Read, Task, Weights
+from oppo_real.networks.scoring import Scored, Scorer
+from oppo_real.ppo.batch import Batch
 from oppo_sim.engine.contract import Command, Done, Drop, Score, Train
 
 

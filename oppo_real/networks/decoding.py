@@ -19,10 +19,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from oppo_real.cache import SlotCache, groups, padded
 from oppo_real.errors import ModelError
-from oppo_real.logprobs import LogitRule, head_of
-from oppo_real.sampling import sample, uniforms
+from oppo_real.networks.cache import SlotCache, groups, padded
+from oppo_real.networks.logprobs import LogitRule, head_of
+from oppo_real.networks.sampling import sample, uniforms
 
 AHEAD = 32  # iterations whose uniforms are drawn at once
 Reason = Literal["stop", "cap"]

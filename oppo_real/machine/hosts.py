@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
-from oppo_real.messages import NOTHING, News, Task, Worker
+from oppo_real.machine.messages import NOTHING, News, Task, Worker
 from oppo_sim.engine.contract import Command
 
 JOIN_S = 30.0  # the longest that a closing host waits for a lane to end what it does

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oppo_real.cache import SlotCache, groups, padded
 from oppo_real.errors import ModelError
-from oppo_real.logprobs import LogitRule, Targets, head_of, token_logprobs
+from oppo_real.networks.cache import SlotCache, groups, padded
+from oppo_real.networks.logprobs import LogitRule, Targets, head_of, token_logprobs
 
 
 class ScoreChunk(NamedTuple):

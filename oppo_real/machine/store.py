@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from oppo_real.batch import Batch
-from oppo_real.scoring import ScoreChunk, Scored
+from oppo_real.networks.scoring import ScoreChunk, Scored
+from oppo_real.ppo.batch import Batch
 from oppo_sim.engine.contract import Chunk
 
 Ended = Literal["stop", "cap"]

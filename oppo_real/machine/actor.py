@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oppo_real.decoding import ContinuousBatch
-from oppo_real.messages import (
+from oppo_real.machine.messages import (
     NOTHING,
     Cache,
     Clock,
@@ -25,7 +24,8 @@ from oppo_real.messages import (
     Task,
     Weights,
 )
-from oppo_real.store import Row, Tokens
+from oppo_real.machine.store import Row, Tokens
+from oppo_real.networks.decoding import ContinuousBatch
 from oppo_sim.engine.contract import (
     Command,
     Counts,

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import torch
 
-from oppo_real.backend import Clock, TorchBackend
 from oppo_real.build import Build, real_of
 from oppo_real.checkpoint import Checkpoint, put_weights, weights_of
 from oppo_real.errors import ModelError
-from oppo_real.hosts import Host, Inline, Threads
-from oppo_real.loading import Models, load_models
-from oppo_real.messages import Read, Worker
+from oppo_real.machine.backend import Clock, TorchBackend
+from oppo_real.machine.hosts import Host, Inline, Threads
+from oppo_real.machine.messages import Read, Worker
+from oppo_real.machine.sharing import Sharing, Team
+from oppo_real.machine.store import Store
+from oppo_real.networks.loading import Models, load_models
+from oppo_real.networks.scoring import ScoreChunk
+from oppo_real.ppo.trainer import Trainer
 from oppo_real.prompts import Prompts, read_prompts
-from oppo_real.scoring import ScoreChunk
-from oppo_real.sharing import Sharing, Team
-from oppo_real.store import Store
-from oppo_real.trainer import Trainer
 from oppo_sim.config import ConfigError, Real, Scenario
 from oppo_sim.costs.layout import lanes
 from oppo_sim.engine import Lane, Limits, Listener, State, restore, snapshot

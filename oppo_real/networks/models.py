@@ -27,8 +27,8 @@ from transformers import (
 )
 
 from oppo_real.errors import ModelError
-from oppo_real.logprobs import head_of
-from oppo_real.scoring import score_head
+from oppo_real.networks.logprobs import head_of
+from oppo_real.networks.scoring import score_head
 
 Kind = Literal["actor", "reference", "reward", "critic"]
 _RULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

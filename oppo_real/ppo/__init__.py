@@ -1,0 +1,1 @@
+"""PPO's update, and the losses of GRPO and online DPO beside it: tensors in, weights out."""
