@@ -87,6 +87,30 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(
         assert any(r.carried for r in one.steps)
 
 
+def test_streaming_without_overcommitment_changes_no_weight(config: Path, tmp_path: Path) -> None:
+    """In float64, to the last bit, after three updates: chunks on threads against whole batches."""
+    options = ["--steps", "3", "--set", "real.dtype=float64"]
+    options += ["--set", "real.on_scorer=['reward', 'reference']"]
+    whole, streamed = tmp_path / "whole", tmp_path / "streamed"
+    assert train(config, whole, "--schedule", "trl", *options) == 0
+    assert train(config, streamed, "--schedule", "intra", *options) == 0
+    assert_same(weights(whole), weights(streamed))
+    scores = [span for span in read_run(streamed).spans if span.kind == "score"]
+    assert len(scores) > 3, "nothing was streamed"
+
+
+def test_streaming_in_float32_changes_rewards_by_rounding(config: Path, tmp_path: Path) -> None:
+    """What goes into the first update, before Adam makes more of it."""
+    whole, streamed = tmp_path / "whole", tmp_path / "streamed"
+    assert train(config, whole, "--schedule", "trl", "--steps", "1") == 0
+    assert train(config, streamed, "--schedule", "intra", "--steps", "1") == 0
+    one, other = (
+        dict(zip(step.trained, step.rewards, strict=True))
+        for step in (read_run(whole).steps[0], read_run(streamed).steps[0])
+    )
+    assert one == pytest.approx(other, abs=1e-6)
+
+
 def test_tensorboard_shows_each_step_once(config: Path, tmp_path: Path) -> None:
     """Of a run that went on from the checkpoint before its last step."""
     out = tmp_path / "run"
