@@ -78,9 +78,9 @@ def oppo(
       oppo compare tiny --schedules trl,intra,inter,oppo  who is faster, and why
       oppo reproduce --out reports/reproduce              the paper's rows, in minutes
 
-    Where numbers come from: every time, share and speed-up printed here is simulated, none is
-    measured on a GPU (`oppo bench` measures the simulator itself, `oppo calibrate` reads what
-    others measured). The file of a scenario holds its hardware, costs and lengths, and lists what
+    Where numbers come from: `run`, `compare` and `reproduce` print what is simulated, none of it
+    measured on a GPU; `train` and `bench` measure this machine, `calibrate` reads what was
+    measured elsewhere. The file of a scenario holds its hardware, costs and lengths, and lists what
     is assumed; `oppo scenarios` names those that are shipped, `oppo schedules` the schedules.
     """
     if context.invoked_subcommand is None:

@@ -59,6 +59,12 @@ def train(
     updates.jsonl (loss, KL and the like, under TRL's names), TensorBoard's event files, checkpoints
     and, in the end, model/. --resume goes on from the last checkpoint. What --profile records is a
     part of what `oppo trace` writes. Needs the extra [real].
+
+    \b
+    Example:
+      oppo train experiments/configs/real/even-tokens.toml --steps 3 --out runs/even
+    That file has a [real] table to start from; its keys are in oppo_sim/config/real.py. The
+    schedule, if none is named, is the file's.
     """
     from oppo_sim.analysis.documents import schedule_document
     from oppo_sim.config import load_scenario, load_schedule
@@ -80,7 +86,9 @@ def train(
     recorded = None if profile is None else profile - 1
     steps_done = _real().train(loaded, chosen, header, out, resume=resume, profile_step=recorded)
     with _Watch(f"{loaded.name}, {chosen.name}", header.steps) as watch:
-        for step in steps_done:
+        for done, step in enumerate(steps_done):
+            if done == 0 and step.record.step:
+                print(f"goes on after step {step.record.step}, its checkpoint", file=sys.stderr)
             watch(step.record, step.stats)
     metrics = _metrics(out)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import psutil
 import pytest
 
 from tests.real.short_runs import scenario
+from tests.real.soak import shared_memory
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 WORKERS = ("inline", "threads", "processes")
@@ -44,7 +44,7 @@ def test_memory_is_flat_over_200_steps(workers: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("how", ["error", "interrupt", "kill"])
 def test_nothing_outlives_a_run(how: str, workers: str, tmp_path: Path) -> None:
-    config, segments = scenario(tmp_path), set(os.listdir("/dev/shm"))
+    config, segments = scenario(tmp_path), shared_memory()
     sets = [f"real.workers={workers}"]
     if how == "error":
         sets.append("real.reward=tests.real.rules:raises")
@@ -79,7 +79,7 @@ def test_nothing_outlives_a_run(how: str, workers: str, tmp_path: Path) -> None:
         assert bool(children) == (workers == "processes")
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
-    assert set(os.listdir("/dev/shm")) <= segments
+    assert shared_memory() <= segments
     if how != "kill":
         assert "Traceback" not in said
         assert said.splitlines()[-1].startswith("oppo: ")

@@ -37,7 +37,7 @@ def complaint(capsys: Any, config: Path, out: Path, *more: str) -> str:
     said = capsys.readouterr()
     assert not said.out
     *progress, last = said.err.splitlines()
-    assert not any("Traceback" in line or "oppo: " in line for line in progress)
+    assert not any("Traceback" in line or line.startswith("oppo: ") for line in progress)
     assert last.startswith("oppo: ")
     return last.removeprefix("oppo: ")
 
