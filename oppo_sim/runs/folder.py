@@ -9,9 +9,10 @@ torch.json    torch's own spans of one step, in the run's time; only where they 
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,6 +135,29 @@ def write_whole(file: Path, content: str | bytes) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise RunError(f"cannot write {file}: {error.strerror}") from None
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """What the run is of, in the present schema."""
+    head = {"schema": SCHEMA_VERSION, **asdict(header)}
+    write_whole(folder / RUN, json.dumps(head, indent=2, allow_nan=False) + "\n")
+
+
+def line_of(row: Mapping[str, Any]) -> bytes:
+    """An object as a line of JSON; the same object gives the same bytes."""
+    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def open_lines(file: Path) -> int:
+    """A descriptor that appends to a file of lines."""
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+
+def write_lines(fd: int, lines: Iterable[bytes]) -> None:
+    """All of them, however the system takes them."""
+    data = memoryview(b"".join(lines))
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def _each(file: Path, row_of: Callable[[bytes], Row]) -> Iterator[Row]:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord, to_row
+from oppo_sim.records import Span, StepRecord, to_row
 from oppo_sim.runs.folder import (
-    RUN,
     SPANS,
     STEPS,
     UPDATES,
     Header,
     RunError,
     claim_folder,
+    line_of,
+    open_lines,
     read_header,
-    write_whole,
+    write_header,
+    write_lines,
 )
 from oppo_sim.runs.writer import refuse_other
 
@@ -45,10 +46,9 @@ class RunJournal:
                         f"{self.folder / name}: has {kept} of the {keep_steps} steps before the "
                         "last checkpoint: delete the checkpoints after those"
                     )
-        head = {"schema": SCHEMA_VERSION, **asdict(header)}
-        write_whole(self.folder / RUN, json.dumps(head, indent=2, allow_nan=False) + "\n")
+        write_header(self.folder, header)
         try:
-            self._files = {name: _opened(self.folder / name) for name in self._held}
+            self._files = {name: open_lines(self.folder / name) for name in self._held}
         except OSError as error:
             raise RunError(f"cannot write to {self.folder}: {error.strerror}") from None
 
@@ -62,34 +62,24 @@ class RunJournal:
             os.close(fd)
 
     def span(self, span: Span) -> None:
-        self._held[SPANS].append(_line(to_row(span)))
+        self._held[SPANS].append(line_of(to_row(span)))
 
     def update(self, step: int, stats: Mapping[str, float]) -> None:
         """What the update of a step says of itself: loss, KL and the like."""
-        self._held[UPDATES].append(_line({"step": step, **stats}))
+        self._held[UPDATES].append(line_of({"step": step, **stats}))
 
     def step(self, record: StepRecord) -> None:
         """The step's line, after all that belongs to it."""
-        self._held[STEPS].append(_line(to_row(record)))
+        self._held[STEPS].append(line_of(to_row(record)))
         for name, lines in self._held.items():
-            data = memoryview(b"".join(lines))
-            lines.clear()
             try:
-                while data:
-                    data = data[os.write(self._files[name], data) :]
+                write_lines(self._files[name], lines)
             except OSError as error:
                 raise RunError(
                     f"cannot write {self.folder / name}: {error.strerror}; "
                     "--resume goes on from the last checkpoint"
                 ) from None
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def _opened(file: Path) -> int:
-    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            lines.clear()
 
 
 def _cut(file: Path, steps: int) -> int:

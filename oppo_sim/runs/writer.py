@@ -10,16 +10,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord, to_row
+from oppo_sim.records import Span, StepRecord, to_row
 from oppo_sim.runs.folder import (
-    RUN,
     SPANS,
     STEPS,
     Header,
     RunError,
     claim_folder,
+    line_of,
+    open_lines,
     read_header,
-    write_whole,
+    write_header,
+    write_lines,
 )
 
 
@@ -58,10 +60,10 @@ class RunWriter:
                 lines.close()
 
     def span(self, span: Span) -> None:
-        self._files[SPANS].put(_line(to_row(span)))
+        self._files[SPANS].put(line_of(to_row(span)))
 
     def step(self, record: StepRecord) -> None:
-        self._files[STEPS].put(_line(to_row(record)))
+        self._files[STEPS].put(line_of(to_row(record)))
         self._verify_next()
 
     def _verify_next(self) -> None:
@@ -69,8 +71,7 @@ class RunWriter:
         if not all(lines.verified for lines in self._files.values()):
             return
         if not self._announced:
-            head = {"schema": SCHEMA_VERSION, **asdict(self.header)}
-            write_whole(self.folder / RUN, json.dumps(head, indent=2, allow_nan=False) + "\n")
+            write_header(self.folder, self.header)
             self._announced = True
         for name in reversed(self._files):  # spans first: steps never run ahead of them
             self._files[name].write()
@@ -120,12 +121,10 @@ class _Lines:
     def write(self) -> None:
         if not self._held:
             return
-        data = memoryview(b"".join(self._held))
         try:
             if self._fd is None:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            while data:
-                data = data[os.write(self._fd, data) :]
+                self._fd = open_lines(self._path)
+            write_lines(self._fd, self._held)
         except OSError as error:
             raise RunError(
                 f"cannot write {self._path}: {error.strerror}; what is written stays, "
@@ -147,10 +146,6 @@ class _Lines:
         assert self._old is not None
         self._old.close()
         self._old = None
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def refuse_other(folder: Path, there: Header, here: Header) -> None:
