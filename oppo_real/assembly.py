@@ -20,11 +20,12 @@ from oppo_real.networks.loading import Models, load_models
 from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.ppo.trainer import Trainer
 from oppo_real.prompts import Prompts, read_prompts
-from oppo_sim.config import ConfigError, Real, Scenario
+from oppo_sim.config import Real, Scenario
 from oppo_sim.costs.layout import lanes
 from oppo_sim.engine import Lane, Limits, Listener, State, restore, snapshot
 from oppo_sim.engine.contract import Chunk, Score
 from oppo_sim.policies import Schedule
+from oppo_sim.workload.loads import limits_with
 
 
 @dataclass
@@ -160,18 +161,12 @@ def _host(real: Real, workers: Mapping[str, Worker], places: Sequence[Lane]) -> 
 
 def _limits(scenario: Scenario, models: Models, prompts: Prompts) -> Limits:
     """ConfigError or ModelError where a rollout may not fit the model's context."""
-    table = scenario.workload
-    longest, most, cap = prompts.longest, table.max_prompt_tokens, table.max_response_tokens
-    if most is not None and longest > most:
-        raise ConfigError(
-            f"{scenario.file}: workload.max_prompt_tokens = {most}: the longest prompt has "
-            f"{longest} tokens; set it to {longest}, or leave it out"
-        )
-    context = models.context_tokens
+    limits = limits_with(scenario, prompts.longest)
+    longest, cap, context = prompts.longest, limits.response_tokens, models.context_tokens
     if context is not None and longest + cap > context:
         raise ModelError(
             f"{scenario.file}: workload.max_response_tokens = {cap}: with the longest prompt of "
             f"{longest} tokens it exceeds the actor's context of {context}: lower it to "
             f"{max(context - longest, 0)}, or shorten the prompts"
         )
-    return Limits(most or longest, cap)
+    return limits

@@ -57,8 +57,12 @@ def workload(scenario: Scenario, seed: int | None = None) -> Workload:
 
 def limits(scenario: Scenario, load: Workload | None = None) -> Limits:
     """What a rollout may need at most. ConfigError where a prompt is longer than that."""
+    return limits_with(scenario, longest_prompt(workload(scenario) if load is None else load))
+
+
+def limits_with(scenario: Scenario, longest: int) -> Limits:
+    """`limits` where the longest prompt has this many tokens."""
     table = scenario.workload
-    longest = longest_prompt(workload(scenario) if load is None else load)
     most = table.max_prompt_tokens
     if most is not None and longest > most:
         raise ConfigError(
