@@ -1,9 +1,9 @@
-"""A schedule as a JSON object, in the words of a schedule file."""
+"""Schedules and runs as JSON objects: what they are of, and what they come to."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oppo_sim.policies import (
     FixedChunk,
@@ -15,6 +15,11 @@ from oppo_sim.policies import (
     WholeResponse,
 )
 from oppo_sim.policies.schedule import Share
+from oppo_sim.runs import Header
+
+if TYPE_CHECKING:
+    from oppo_sim.analysis.metrics import Metrics
+    from oppo_sim.config import Scenario
 
 _POLICIES: dict[type, str] = {
     ProbedChunk: "probe",
@@ -28,6 +33,39 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     """Every axis of the schedule; a policy that no file can name goes by its class."""
     row = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
     return {**row, "chunk": _policy(schedule.chunk), "overcommit": _policy(schedule.overcommit)}
+
+
+def header_of(
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    seed: int | None,
+    steps: int | None,
+    spans: bool,
+    role: str = "simulated",
+) -> Header:
+    """What a run is of; None: what the scenario says."""
+    return Header(
+        scenario=scenario.document(),
+        schedule=schedule_document(schedule),
+        seed=scenario.seed if seed is None else seed,
+        steps=scenario.steps if steps is None else steps,
+        spans=spans,
+        role=role,
+    )
+
+
+def summary_document(header: Header, metrics: Metrics) -> dict[str, Any]:
+    """A run and what it comes to."""
+    return {
+        "role": header.role,
+        "scenario": header.scenario["name"],
+        "schedule": header.schedule["name"],
+        "seed": header.seed,
+        "steps": header.steps,
+        "mean_step_s": metrics.mean_step_s,
+        "metrics": metrics.as_dict(),
+    }
 
 
 def _policy(policy: object) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,25 +40,18 @@ def run(
     With --out it is written step by step: run.json, steps.jsonl, and spans.jsonl with --spans. The
     same seed gives the same bytes. --resume goes on with a run that was stopped, or to more steps.
     """
-    from oppo_sim.analysis.documents import schedule_document
+    from oppo_sim.analysis.documents import header_of, summary_document
     from oppo_sim.config import load_scenario, load_schedule
-    from oppo_sim.runs import Header
     from oppo_sim.simulate import check
 
     console.need_out(out, spans=spans, resume=resume)
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = loaded.schedule() if schedule is None else load_schedule(schedule, loaded)
-    header = Header(
-        scenario=loaded.document(),
-        schedule=schedule_document(chosen),
-        seed=loaded.seed if seed is None else seed,
-        steps=loaded.steps if steps is None else steps,
-        spans=spans,
-    )
+    header = header_of(loaded, chosen, seed=seed, steps=steps, spans=spans)
     check(loaded, chosen, header.steps)
     metrics = _simulate(loaded, chosen, header, out, resume)
     if as_json:
-        console.emit(_document(loaded, chosen, header, metrics))
+        console.emit(summary_document(header, metrics))
     else:
         _print(loaded, chosen, header, metrics, out)
 
@@ -95,20 +88,6 @@ def _watched(
             writer.step(record)
         meter(record.step + 1, steps)
         yield record
-
-
-def _document(
-    scenario: Scenario, schedule: Schedule, header: Header, metrics: Metrics
-) -> dict[str, Any]:
-    return {
-        "role": header.role,
-        "scenario": scenario.name,
-        "schedule": schedule.name,
-        "seed": header.seed,
-        "steps": header.steps,
-        "mean_step_s": metrics.mean_step_s,
-        "metrics": metrics.as_dict(),
-    }
 
 
 def _print(

@@ -18,9 +18,7 @@ from oppo_sim.cli import console
 
 if TYPE_CHECKING:
     from oppo_sim.analysis.metrics import Metrics
-    from oppo_sim.config import Scenario
     from oppo_sim.records import StepRecord
-    from oppo_sim.runs import Header
 
 ROWS = 20  # steps that the live table shows
 
@@ -66,21 +64,13 @@ def train(
     That file has a [real] table to start from; its keys are in oppo_sim/config/real.py. The
     schedule, if none is named, is the file's.
     """
-    from oppo_sim.analysis.documents import schedule_document
+    from oppo_sim.analysis.documents import header_of, summary_document
     from oppo_sim.config import load_scenario, load_schedule
-    from oppo_sim.runs import Header
 
     console.need_out(out)
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = load_schedule(schedule, loaded) if schedule is not None else loaded.schedule()
-    header = Header(
-        scenario=loaded.document(),
-        schedule=schedule_document(chosen),
-        seed=loaded.seed if seed is None else seed,
-        steps=loaded.steps if steps is None else steps,
-        spans=True,
-        role="measured",
-    )
+    header = header_of(loaded, chosen, seed=seed, steps=steps, spans=True, role="measured")
     if profile is not None and profile > header.steps:
         raise ValueError(f"--profile {profile}: the run has {header.steps} steps; name one of them")
     recorded = None if profile is None else profile - 1
@@ -92,7 +82,7 @@ def train(
             watch(step.record, step.stats)
     metrics = _metrics(out)
     if as_json:
-        console.emit(_document(loaded, chosen.name, header, metrics))
+        console.emit(summary_document(header, metrics))
         return
     from oppo_sim.cli.tables import LEGEND, metrics_table
 
@@ -121,20 +111,6 @@ def _metrics(out: Path) -> Metrics:
     from oppo_sim.runs import each_step
 
     return summarise(each_step(out))
-
-
-def _document(
-    scenario: Scenario, schedule: str, header: Header, metrics: Metrics
-) -> dict[str, Any]:
-    return {
-        "role": header.role,
-        "scenario": scenario.name,
-        "schedule": schedule,
-        "seed": header.seed,
-        "steps": header.steps,
-        "mean_step_s": metrics.mean_step_s,
-        "metrics": metrics.as_dict(),
-    }
 
 
 class _Watch:
