@@ -18,6 +18,7 @@ import numpy as np
 
 from oppo_real.bench.systems import System, Timed, serve
 from oppo_real.bench.task import FULL, TINY, Task
+from oppo_real.machine.processes import end
 from oppo_sim.engine import EngineError
 
 TASKS = {"full": FULL, "tiny": TINY}
@@ -214,11 +215,7 @@ def _running(
     try:
         yield lambda steps: _turn(name, pipe, process, steps)
     finally:
-        pipe.close()
-        process.join(END_S)
-        if process.is_alive():
-            process.kill()
-            process.join()
+        end(process, pipe, END_S)
 
 
 def _turn(name: str, pipe: Connection, process: BaseProcess, steps: int) -> list[Timed]:

@@ -13,6 +13,7 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from oppo_real.machine.lanes import ScorerLane
@@ -71,11 +72,7 @@ class ProcessScorer:
         return news
 
     def close(self) -> None:
-        self._pipe.close()
-        self._process.join(STOP_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        end(self._process, self._pipe, STOP_S)
 
     def _receive(self) -> Any:
         wait([self._pipe, self._process.sentinel])
@@ -94,6 +91,15 @@ class ProcessScorer:
         if code is not None and code < 0:
             how = f"killed by {signal.Signals(-code).name}"
         return f"the process of lane {self._lane} (pid {self._process.pid}) died: {how}"
+
+
+def end(process: BaseProcess, pipe: Connection, patience_s: float) -> None:
+    """A process that works for a pipe ends with it, or is killed."""
+    pipe.close()
+    process.join(patience_s)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 def _serve(

@@ -57,6 +57,9 @@ def scenario(folder: Path) -> Path:
     return file
 
 
+REPEATABLE = ("--set", "real.workers=inline", "--set", "real.coalesce=false")
+
+
 def train(config: Path, out: Path, *more: str) -> int:
     return main(["train", str(config), "--out", str(out), *more])
 

@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
-from tests.real.short_runs import assert_same, scenario, train, weights
+from tests.real.short_runs import REPEATABLE, assert_same, scenario, train, weights
 
 
 @pytest.fixture
@@ -65,14 +65,7 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(
     schedule: str, config: Path, tmp_path: Path
 ) -> None:
     """On one thread, to the last bit: carried tokens, caches, rewards, optimiser, data."""
-    options = [
-        "--schedule",
-        schedule,
-        "--set",
-        "real.workers=inline",
-        "--set",
-        "real.coalesce=false",
-    ]
+    options = ["--schedule", schedule, *REPEATABLE]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert train(config, whole, *options, "--steps", "4") == 0
     assert train(config, parts, *options, "--steps", "2") == 0
@@ -140,15 +133,7 @@ def test_a_model_that_was_not_written_any_more_is_written_by_resume(
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["trl", "oppo"])
 def test_a_killed_run_goes_on(schedule: str, config: Path, tmp_path: Path) -> None:
-    options = [
-        "--schedule",
-        schedule,
-        "--set",
-        "real.workers=inline",
-        "--set",
-        "real.coalesce=false",
-    ]
-    options += ["--steps", "6"]
+    options = ["--schedule", schedule, *REPEATABLE, "--steps", "6"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert train(config, whole, *options) == 0
     kill_after_a_step(config, killed, options)
