@@ -1,14 +1,16 @@
-"""What an experiment yields, and how it is kept: numbers, picture, paragraph, each in one file."""
+"""What an experiment yields, and how it is kept: numbers, picture, paragraph, and its finding."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.figure import Figure
 
@@ -18,6 +20,20 @@ from oppo_sim.runs import write_whole
 
 Value = str | int | float | None
 Row = dict[str, Value]
+Verdict = Literal["confirmed", "corrected", "undecided"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, and what the simulation says of it under the scenario's assumptions.
+
+    "confirmed" and "corrected" follow from conditions on the numbers, which stand in the code of
+    each experiment; "undecided" is what meets neither.
+    """
+
+    claim: str
+    verdict: Verdict
+    numbers: Mapping[str, Value]  # those that the verdict rests on
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,7 @@ class Result:
     rows: Sequence[Mapping[str, Value]]
     figure: Figure
     text: Sequence[str]
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True)
@@ -40,8 +57,8 @@ class Experiment:
     role: str = "simulated"  # of its numbers; what is measured needs the extra [real]
 
     def is_done(self, out: Path, quick: bool) -> bool:
-        """Whether its three files are there, made by the same code at the same size."""
-        files = [out / f"{self.name}.{form}" for form in ("md", "csv", "png")]
+        """Whether its files are there, made by the same code at the same size."""
+        files = [out / f"{self.name}.{form}" for form in ("md", "csv", "png", "json")]
         if not all(file.is_file() for file in files):
             return False
         return stamp(quick, self.role) in files[0].read_text(encoding="utf-8")
@@ -54,12 +71,32 @@ class Experiment:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / f"{self.name}.png", picture)
         write_whole(out / f"{self.name}.csv", _table(result.rows, self.role))
+        write_whole(out / f"{self.name}.json", self._document(result, quick))
         size = "\n\nA quick version: few steps, one seed, for tests." if quick else ""
+        found = result.finding
+        claim = f"\n\n*Claim:* {found.claim} *Here: {found.verdict}.*" if found else ""
         write_whole(
             out / f"{self.name}.md",
-            f"# {self.question}\n\n{' '.join(result.text)}{size}\n\n"
+            f"# {self.question}{claim}\n\n{' '.join(result.text)}{size}\n\n"
             f"![{self.name}]({self.name}.png)\n\n{stamp(quick, self.role)}\n",
         )
+
+    def _document(self, result: Result, quick: bool) -> str:
+        """What a report needs, as JSON; claim, verdict and numbers are null without a finding."""
+        found = result.finding
+        document = {
+            "name": self.name,
+            "question": self.question,
+            "claim": found.claim if found else None,
+            "verdict": found.verdict if found else None,
+            "numbers": dict(found.numbers) if found else None,
+            "paragraph": " ".join(result.text),
+            "figure": f"{self.name}.png",
+            "table": f"{self.name}.csv",
+            "role": self.role,
+            "quick": quick,
+        }
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def stamp(quick: bool, role: str) -> str:

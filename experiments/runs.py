@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed
 
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics
-from oppo_sim.analysis.parts import Part, measure
+from oppo_sim.analysis.parts import Part, cores, measure
 from oppo_sim.config import Scenario, load_scenario
 from oppo_sim.policies import Schedule
+from oppo_sim.records import StepRecord
+from oppo_sim.simulate import simulate
+
+Seen = TypeVar("Seen")
+Watch = Callable[[Scenario, int, Iterator[StepRecord]], Seen]  # scenario, seed, its steps
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,22 @@ def simulated(variants: Sequence[Variant], seeds: int, steps: int) -> list[Runs]
         ]
     found = measure(parts)
     return [Runs(tuple(found[i : i + seeds])) for i in range(0, len(found), seeds)]
+
+
+def watched(
+    watch: Watch[Seen], variants: Sequence[Variant], seeds: int, steps: int
+) -> list[list[Seen]]:
+    """What `watch` makes of the steps of each variant and seed; it must be importable by name."""
+    tasks = [(variant, seed) for variant in variants for seed in range(seeds)]
+    found = Parallel(n_jobs=min(cores(), len(tasks)))(
+        delayed(_watched)(watch, variant, seed, steps) for variant, seed in tasks
+    )
+    return [found[i : i + seeds] for i in range(0, len(found), seeds)]
+
+
+def _watched(watch: Watch[Seen], variant: Variant, seed: int, steps: int) -> Seen:
+    scenario, schedule = variant.load()
+    return watch(scenario, seed, simulate(scenario, schedule, seed=seed, steps=steps))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,12 +59,17 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
 @pytest.mark.timeout(600)
 class TestQuick:
     @pytest.mark.parametrize("name", EXPERIMENTS)
-    def test_its_three_files_are_there(self, drawn: Path, name: str) -> None:
+    def test_its_files_are_there(self, drawn: Path, name: str) -> None:
         assert {row["role"] for row in rows(drawn, name)} == {EXPERIMENTS[name].role}
         assert (drawn / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         text = (drawn / f"{name}.md").read_text()
         assert text.startswith(f"# {EXPERIMENTS[name].question}\n")
         assert "quick" in text
+        document = json.loads((drawn / f"{name}.json").read_text())
+        assert document["question"] == EXPERIMENTS[name].question
+        assert document["paragraph"] in text
+        assert document["verdict"] in (None, "confirmed", "corrected", "undecided")
+        assert (document["claim"] is None) == (document["numbers"] is None)
 
     def test_what_is_finished_is_skipped(
         self, drawn: Path, capsys: pytest.CaptureFixture[str]
