@@ -216,9 +216,11 @@ class State:
     def _emitted(self, event: Emitted) -> None:
         self.now_s = event.at_s
         lane = self._actor[event.lane]
-        for row in lane.unflushed:
-            self._flush(row)
-        lane.unflushed.clear()
+        for actor in self.actors:
+            if actor.unflushed and (actor is lane or not actor.running):
+                for row in actor.unflushed:
+                    self._flush(row)
+                actor.unflushed.clear()
         if self.schedule.scoring == "chunk":
             running = lane.running
             for rollout, tokens in event.counts:

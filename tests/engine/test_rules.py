@@ -328,6 +328,36 @@ def test_what_failed_is_said() -> None:
         story.tell(Failed(2.5, "s", Score("s", ()), (7, 8), "no room"))
 
 
+def test_a_dry_lane_hands_over_when_a_round_ends_elsewhere() -> None:
+    """Lanes decode the same rounds side by side; who is done early does not miss the round's end."""
+    lanes = (A, B, SCORER, SHARED)
+    story = Story(replace(PAIR, batch=4, chunk=4, scoring="chunk"), *lanes)
+    story.tell()
+    assert story.tell(finished(0, 1, lane="a")) == []
+    assert story.tell(finished(2, 2, lane="a")) == []  # a is dry, inside the round
+    assert story.tell(finished(1, 3, lane="b")) == []  # b is not
+    assert story.tell(Emitted(4.0, "b", ((3, 4),))) == [
+        Score(
+            "s",
+            (
+                Chunk(0, 0, 1, True),
+                Chunk(2, 0, 2, True),
+                Chunk(1, 0, 3, True),
+                Chunk(3, 0, 4, False),
+            ),
+        )
+    ]
+
+
+def test_a_running_lane_hands_over_at_its_own_rounds_end() -> None:
+    story = Story(replace(PAIR, batch=4, chunk=4, scoring="chunk"), A, B, SCORER, SHARED)
+    story.tell()
+    assert story.tell(finished(0, 1, lane="a")) == []  # 2 still runs on a
+    assert story.tell(Emitted(4.0, "b", ((1, 4), (3, 4)))) == [
+        Score("s", (Chunk(1, 0, 4, False), Chunk(3, 0, 4, False)))
+    ]
+
+
 # how far ahead a machine may work
 
 
