@@ -2,7 +2,14 @@
 
 from oppo_sim.config.cluster import Cluster, Models
 from oppo_sim.config.errors import ConfigError, blaming
-from oppo_sim.config.files import load_scenario, load_schedule, parse_scenario, shipped_scenarios
+from oppo_sim.config.files import (
+    load_scenario,
+    load_schedule,
+    parse_scenario,
+    read_scenario,
+    shipped_scenarios,
+    with_value,
+)
 from oppo_sim.config.real import Ppo, Real
 from oppo_sim.config.scenario import Scenario
 from oppo_sim.config.workload import Lengths
@@ -19,5 +26,7 @@ __all__ = [
     "load_scenario",
     "load_schedule",
     "parse_scenario",
+    "read_scenario",
     "shipped_scenarios",
+    "with_value",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,32 +31,42 @@ def load_scenario(
     `overrides` sets keys by their dotted path before anything is checked; a text is read as a TOML
     value if it is one: {"workload.max_response_tokens": "1024"}. ConfigError, in one line.
     """
+    document, file, folder = read_scenario(name_or_path)
+    for path, value in (overrides or {}).items():
+        document = with_value(document, path, _value(value))
+    changed = {path: str(value) for path, value in (overrides or {}).items()}
+    return parse_scenario(document, file, folder, changed)
+
+
+def read_scenario(name_or_path: str | Path) -> tuple[dict[str, Any], str, Path]:
+    """What `parse_scenario` takes: the document, unchecked, its file's name, and its folder."""
     name = str(name_or_path)
     shelf = _shelf()
     if name in shelf:
-        file, folder, text = name, Path(), shelf[name].read_text(encoding="utf-8")
-    elif _is_path(name_or_path):
-        file, folder, text = name, Path(name).parent, _read(Path(name), "scenario")
-    else:
+        return _parse(name, shelf[name].read_text(encoding="utf-8")), name, Path()
+    if not _is_path(name_or_path):
         raise ConfigError(
             f"no scenario is called {name!r}; {nearest(name, shipped_scenarios())}; "
             "or give the path of a TOML file"
         )
-    document = _parse(file, text)
-    for path, value in (overrides or {}).items():
-        document = _with(document, path, value)
-    return parse_scenario(document, file, folder)
+    return _parse(name, _read(Path(name), "scenario")), name, Path(name).parent
 
 
 def parse_scenario(
-    document: Mapping[str, Any], file: str = "scenario", folder: Path = Path()
+    document: Mapping[str, Any],
+    file: str = "scenario",
+    folder: Path = Path(),
+    changed: Mapping[str, str] = MappingProxyType({}),
 ) -> Scenario:
-    """A scenario from what its file says; `file` is how errors name it."""
+    """A scenario from what its file says; `file` is how errors name it.
+
+    `changed` says which keys of the document are not the file's.
+    """
     try:
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
         raise explain(file, document, error) from error
-    scenario = scenario.read_from(file, folder)
+    scenario = scenario.read_from(file, folder, changed)
     with blaming(file, "schedule"):
         scenario.schedule()
     return scenario
@@ -114,15 +125,15 @@ def _parse(file: str, text: str) -> dict[str, Any]:
         raise ConfigError(f"{file}: tables or lists are nested too deeply") from error
 
 
-def _with(document: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
-    """A copy of the document with one key set."""
+def with_value(document: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
+    """A copy of the document with the key at that dotted path set."""
     key, _, rest = path.partition(".")
     if not rest:
-        return {**document, key: _value(value)}
+        return {**document, key: value}
     inner = document.get(key, {})
     if not isinstance(inner, Mapping):
         inner = {}  # a shorthand makes way for the table that replaces it
-    return {**document, key: _with(inner, rest, value)}
+    return {**document, key: with_value(inner, rest, value)}
 
 
 def _value(value: object) -> object:

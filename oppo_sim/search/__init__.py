@@ -1,0 +1,42 @@
+"""Many settings of one scenario: swept over axes, or proposed by whoever asks for them.
+
+From the bottom up:
+
+`axes`     an axis is a dotted path, as of `--set`, and its values or its range
+`problem`  `Problem`: what all points share. `Point`: a value for each axis. `Unit`: one run, of a
+           point or of its baseline, with one seed
+`units`    `run_unit`: a unit simulated, as a small JSON object (`Found`), or the text of its error
+`result`   `summed_up`: a point's units and its baseline's as one `Result`, paired by seed;
+           `is_enough` and `more_seeds` say when to stop. `evaluate`: all of that for one point
+`spec`     a sweep file, read and checked before anything runs
+`design`   which points a sweep has: grid, random, Latin hypercube
+`workers`  units in processes, or on a Ray or Dask cluster; a worker that dies is retried
+`journal`  units that are done, a line each, whatever happens to the process that writes them
+`sweep`    the driver: what is missing is run, round by round, until every point has enough seeds
+`table`    the results as Parquet and CSV, the same bytes however often the sweep was disturbed
+
+To evaluate points of your own choice, which is what a search does:
+
+    problem = Problem.of("stackexchange-7b", steps=200)
+    baselines = {}                         # shared by all points, by setting and seed
+    result = evaluate(problem, {"schedule.chunk": 256}, Seeds(least=5), baselines=baselines)
+    result.speedup.mean, result.step_s, result.status, result.error
+"""
+
+from oppo_sim.search.problem import Point, Problem, Unit
+from oppo_sim.search.result import Result, Seeds, evaluate, is_enough, more_seeds, summed_up
+from oppo_sim.search.units import Found, run_unit
+
+__all__ = [
+    "Found",
+    "Point",
+    "Problem",
+    "Result",
+    "Seeds",
+    "Unit",
+    "evaluate",
+    "is_enough",
+    "more_seeds",
+    "run_unit",
+    "summed_up",
+]
