@@ -17,6 +17,7 @@ from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
 from oppo_real.curves import Curves
 from oppo_real.profiling import StepProfiler
+from oppo_real.stopping import Stopping
 from oppo_sim.config import Scenario
 from oppo_sim.engine import run
 from oppo_sim.engine.spans import SpanRecorder
@@ -42,13 +43,15 @@ def train(
     *,
     resume: bool = False,
     profile_step: int | None = None,
+    stopping: Stopping | None = None,
 ) -> Iterator[Step]:
     """Train to `header.steps` and yield each step as it ends; `out` holds all that is left of it.
 
     run.json, steps.jsonl, spans.jsonl and updates.jsonl, checkpoints/, TensorBoard's event files,
     and model/ when the run is done. `resume` goes on from the last checkpoint: what was written
     after it is cut off and happens anew. `profile_step`: torch.profiler records that step, counted
-    from 0, into torch.json. Raises ConfigError, ModelError, RunError before the first
+    from 0, into torch.json. With `stopping`, a signal ends the run after the step in progress, with
+    a checkpoint and without model/. Raises ConfigError, ModelError, RunError before the first
     step; EngineError where a lane fails, from which the checkpoints are whole.
     """
     claim_folder(out, resume=resume)
@@ -74,16 +77,21 @@ def train(
             return
         profiler = stack.enter_context(StepProfiler(out, profile_step, on.clock))
         profiler.begin(done)
+        if stopping is not None:
+            stack.enter_context(stopping)
         for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
             profiler.begin(record.step + 1)
             stats = on.stats.pop(record.step)
             journal.update(record.step, stats)
             journal.step(record)
             _plot(curves, record, stats)
-            last = record.step + 1 == header.steps
-            if last or (record.step + 1) % real.save_steps == 0:
+            done = record.step + 1
+            stops = stopping is not None and stopping.is_wanted and done < header.steps
+            if stops or done == header.steps or done % real.save_steps == 0:
                 checkpoint.save(out, on.checkpoint(digest, state), real.save_total_limit)
             yield Step(record, stats)
+            if stops:
+                return
         _export(on, out)
 
 

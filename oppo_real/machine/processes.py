@@ -106,7 +106,8 @@ def _serve(
     pipe: Connection, lane: str, build: Build, arguments: tuple[Any, ...], threads: int
 ) -> None:
     """The child: builds its scorer, then answers tasks until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when to stop
+        signal.signal(number, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     import time
 

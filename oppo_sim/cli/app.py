@@ -36,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text, wrapped at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 2 a mistake in what was asked, "
-    "130 interrupted.",
+    "130 interrupted, 143 terminated.",
 )
 app.command("run")(run.run)
 app.command("compare")(compare.compare)

@@ -50,13 +50,14 @@ def train(
         typer.Option(min=1, metavar="STEP", help="Record this step with torch.profiler."),
     ] = None,
     as_json: console.AsJson = False,
-) -> None:
+) -> int:
     """Train with PPO on this machine, scheduled as in the simulator.
 
     The folder gets what `oppo run` writes, so that `oppo trace` and `oppo plot` read it, and
     updates.jsonl (loss, KL and the like, under TRL's names), TensorBoard's event files, checkpoints
-    and, in the end, model/. --resume goes on from the last checkpoint. What --profile records is a
-    part of what `oppo trace` writes. Needs the extra [real].
+    and, in the end, model/. --resume goes on from the last checkpoint. Ctrl-C, or SIGTERM, ends the
+    run after the step in progress, with a checkpoint; a second one ends it at once. What --profile
+    records is a part of what `oppo trace` writes. Needs the extra [real].
 
     \b
     Example:
@@ -74,16 +75,28 @@ def train(
     if profile is not None and profile > header.steps:
         raise ValueError(f"--profile {profile}: the run has {header.steps} steps; name one of them")
     recorded = None if profile is None else profile - 1
-    steps_done = _real().train(loaded, chosen, header, out, resume=resume, profile_step=recorded)
+    real = _real()
+    done, stopping = 0, real.Stopping()
+    steps_done = real.train(
+        loaded, chosen, header, out, resume=resume, profile_step=recorded, stopping=stopping
+    )
     with _Watch(f"{loaded.name}, {chosen.name}", header.steps) as watch:
-        for done, step in enumerate(steps_done):
+        for step in steps_done:
             if done == 0 and step.record.step:
                 print(f"goes on after step {step.record.step}, its checkpoint", file=sys.stderr)
             watch(step.record, step.stats)
+            done = step.record.step + 1
+    if stopping.is_wanted and done < header.steps:
+        print(
+            f"oppo: stopped after step {done} of {header.steps}; its checkpoint is written, and "
+            "--resume goes on from there",
+            file=sys.stderr,
+        )
+        return int(stopping.exit_code)
     metrics = _metrics(out)
     if as_json:
         console.emit(summary_document(header, metrics))
-        return
+        return 0
     from oppo_sim.cli.tables import LEGEND, metrics_table
 
     console.show(
@@ -93,6 +106,7 @@ def train(
         LEGEND,
     )
     console.show(f"Written to {out}; `oppo trace {out}` and `oppo plot {out}` show it.")
+    return 0
 
 
 def _real() -> Any:
