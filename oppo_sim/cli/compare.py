@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oppo_sim.cli import console
+from oppo_sim.cli import console, notes
 
 if TYPE_CHECKING:
     from oppo_sim.analysis.compare import Comparison
@@ -46,7 +46,7 @@ def compare(
     from oppo_sim.analysis import claims
     from oppo_sim.analysis import compare as analysis
     from oppo_sim.config import load_scenario, load_schedule
-    from oppo_sim.simulate import check
+    from oppo_sim.simulate import check, remarks
 
     console.need_out(out, resume=resume)
     loaded = load_scenario(scenario, console.overrides(sets))
@@ -56,6 +56,7 @@ def compare(
     analysis.check_comparable([(loaded, chosen)], its_seeds)
     for schedule in chosen:
         check(loaded, schedule, loaded.steps if steps is None else steps)
+    notes.say(remarks(loaded, chosen))
     keep = None
     if out is not None:
         header = claims.comparison(loaded, chosen, its_seeds, steps)

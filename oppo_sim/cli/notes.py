@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -31,3 +31,9 @@ def in_lines() -> Iterator[None]:
         warnings.filterwarnings("always", category=UserWarning, module="oppo_sim")
         warnings.showwarning = show
         yield
+
+
+def say(texts: Iterable[str]) -> None:
+    """Each as a warning."""
+    for text in texts:
+        warnings.warn(text, stacklevel=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oppo_sim.cli import console
+from oppo_sim.cli import console, notes
 
 if TYPE_CHECKING:
     from oppo_sim.analysis.metrics import Metrics
@@ -42,13 +42,14 @@ def run(
     """
     from oppo_sim.analysis.documents import header_of, summary_document
     from oppo_sim.config import load_scenario, load_schedule
-    from oppo_sim.simulate import check
+    from oppo_sim.simulate import check, remarks
 
     console.need_out(out, spans=spans, resume=resume)
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = loaded.schedule() if schedule is None else load_schedule(schedule, loaded)
     header = header_of(loaded, chosen, seed=seed, steps=steps, spans=spans)
     check(loaded, chosen, header.steps)
+    notes.say(remarks(loaded, [chosen]))
     metrics = _simulate(loaded, chosen, header, out, resume)
     if as_json:
         console.emit(summary_document(header, metrics))

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from oppo_sim.cli import console
+from oppo_sim.cli import console, notes
 
 if TYPE_CHECKING:
     from oppo_sim.analysis.metrics import Metrics
@@ -67,6 +67,7 @@ def train(
     """
     from oppo_sim.analysis.documents import header_of, summary_document
     from oppo_sim.config import load_scenario, load_schedule
+    from oppo_sim.simulate import remarks
 
     console.need_out(out)
     loaded = load_scenario(scenario, console.overrides(sets))
@@ -75,6 +76,8 @@ def train(
     if profile is not None and profile > header.steps:
         raise ValueError(f"--profile {profile}: the run has {header.steps} steps; name one of them")
     recorded = None if profile is None else profile - 1
+    drawn = loaded.real is not None and loaded.real.lengths == "workload"
+    notes.say(remarks(loaded, [chosen], draws_lengths=drawn))
     real = _real()
     done, stopping = 0, real.Stopping()
     steps_done = real.train(

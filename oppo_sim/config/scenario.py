@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Scenario(Table):
     real: Real | None = None  # the simulator does not read it
     _file: str = PrivateAttr(default="scenario")
     _folder: Path = PrivateAttr(default=Path())
+    _changed: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -44,10 +46,15 @@ class Scenario(Table):
         """What the paths in it are relative to."""
         return self._folder
 
-    def read_from(self, file: str, folder: Path) -> Scenario:
-        """The same scenario, with where it came from."""
+    @property
+    def changed(self) -> Mapping[str, str]:
+        """What was set beside its file: dotted paths, and the values as they were written."""
+        return self._changed
+
+    def read_from(self, file: str, folder: Path, changed: Mapping[str, str]) -> Scenario:
+        """The same scenario, with where it came from and what was changed."""
         copy = self.model_copy()
-        copy._file, copy._folder = file, folder
+        copy._file, copy._folder, copy._changed = file, folder, dict(changed)
         return copy
 
     def schedule(self, name: str | None = None) -> Schedule:

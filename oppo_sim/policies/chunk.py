@@ -86,3 +86,16 @@ class ProbedChunk:
 def _mean_seconds(steps: list[StepRecord], tokens: int) -> float:
     tried = [r.seconds for r in steps if r.chunk_tokens == tokens]
     return sum(tried) / len(tried) if tried else float("inf")
+
+
+def sizes(policy: ChunkPolicy | int | None) -> tuple[int, ...]:
+    """The chunks that it chooses among; () for whole responses, and where that is not known."""
+    match policy:
+        case int():
+            return (policy,)
+        case FixedChunk(tokens=tokens):
+            return (tokens,)
+        case ProbedChunk(candidates=candidates):
+            return candidates
+        case _:
+            return ()

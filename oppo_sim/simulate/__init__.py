@@ -3,6 +3,7 @@
 from oppo_sim.simulate.assembly import lanes, machine, simulate
 from oppo_sim.simulate.checks import check
 from oppo_sim.simulate.pricing import costs, lane_kv_tokens
+from oppo_sim.simulate.remarks import remarks
 from oppo_sim.workload.loads import limits, workload
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "lanes",
     "limits",
     "machine",
+    "remarks",
     "simulate",
     "workload",
 ]
