@@ -18,7 +18,8 @@ from oppo_real.build import real_of
 from oppo_real.curves import Curves
 from oppo_real.profiling import StepProfiler
 from oppo_real.stopping import Stopping
-from oppo_sim.config import Scenario
+from oppo_sim.config import ConfigError, Scenario
+from oppo_sim.config.real import Ppo
 from oppo_sim.engine import run
 from oppo_sim.engine.spans import SpanRecorder
 from oppo_sim.policies import Schedule
@@ -60,6 +61,7 @@ def train(
         refuse_other(out, read_header(out), header)
     saved = checkpoint.latest(out, digest) if begun else None
     real = real_of(scenario)
+    _check_lr(real.ppo, header.steps, read_header(out).steps if saved else None)
     with ExitStack() as stack:
         on = stack.enter_context(
             machine(scenario, schedule, seed=header.seed, steps=header.steps, saved=saved)
@@ -93,6 +95,24 @@ def train(
             if stops:
                 return
         _export(on, out)
+
+
+def _check_lr(ppo: Ppo, steps: int, begun_with: int | None) -> None:
+    """A linear learning rate is one line from the first step to the last, resumed or not."""
+    total = ppo.lr_total_steps
+    if ppo.lr_schedule == "constant":
+        return
+    if total is not None and steps > total:
+        raise ConfigError(
+            f"real.ppo.lr_total_steps = {total}: the learning rate would be 0 from step {total} on "
+            f"of {steps}; ask for at most {total} steps, or begin anew with a higher one"
+        )
+    if total is None and begun_with not in (None, steps):
+        raise ConfigError(
+            f"real.ppo.lr_schedule = 'linear': the learning rate falls to 0 over the {begun_with} "
+            f"steps that the run was begun with, and would jump if it went on to {steps}; to train "
+            f"in parts, begin anew with real.ppo.lr_total_steps = {steps}, or more"
+        )
 
 
 def _digest(header: Header) -> str:

@@ -52,7 +52,7 @@ class Trainer:
         rule: LogitRule | None = None,
         score_at: ppo.ScoreAt = "eos",
     ) -> None:
-        if settings.lr_schedule == "linear" and steps is None:
+        if settings.lr_schedule == "linear" and (settings.lr_total_steps or steps) is None:
             raise ModelError("ppo.lr_schedule: linear needs the run's number of steps; say `steps`")
         self.updates = 0
         self._actor, self._critic = actor, critic
@@ -108,8 +108,9 @@ class Trainer:
         settings = self._settings
         if settings.lr_schedule == "constant":
             return settings.learning_rate
-        assert self._steps is not None
-        return settings.learning_rate * max(0.0, 1 - update / self._steps)
+        steps = settings.lr_total_steps or self._steps
+        assert steps is not None
+        return settings.learning_rate * max(0.0, 1 - update / steps)
 
     def _step(self, rows: Rows, prepared: Prepared, part: Sequence[int], lr: float) -> Tensor:
         """One optimiser step on some rows; the means over their tokens that STEP names."""

@@ -18,7 +18,8 @@ class Ppo(Table):
     """The objective and its optimiser."""
 
     learning_rate: Positive = 3e-6
-    lr_schedule: Literal["constant", "linear"] = "constant"  # linear: to 0 over the run's steps
+    lr_schedule: Literal["constant", "linear"] = "constant"
+    lr_total_steps: Count | None = None  # linear: over which it falls to 0; None: the run's steps
     weight_decay: NotNegative = 0.0
     adam_epsilon: Positive = 1e-8
     max_grad_norm: Positive | None = None
@@ -41,6 +42,15 @@ class Ppo(Table):
     behaviour_cap: Positive = 5.0  # decoupled: the most that a token's correction weighs
     autocast: Literal["bfloat16"] | None = None
     gradient_checkpointing: bool = False
+
+    @model_validator(mode="after")
+    def _falls(self) -> Ppo:
+        if self.lr_total_steps is not None and self.lr_schedule == "constant":
+            raise ValueError(
+                f"lr_total_steps = {self.lr_total_steps} goes with lr_schedule = 'linear': set "
+                "that, or leave it out"
+            )
+        return self
 
 
 class Real(Table):

@@ -80,6 +80,39 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(
         assert any(r.carried for r in one.steps)
 
 
+LINEAR = ("--schedule", "trl", *REPEATABLE, "--set", "real.ppo.lr_schedule=linear")
+
+
+def rates(out: Path) -> list[float]:
+    lines = (out / "updates.jsonl").read_text().splitlines()
+    return [json.loads(line)["lr"] for line in lines]
+
+
+def test_a_linear_learning_rate_falls_over_what_was_planned(config: Path, tmp_path: Path) -> None:
+    """1e-3 in quarters, and in parts as in one: the line does not bend where a run goes on."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train(config, whole, *LINEAR, "--steps", "4") == 0
+    planned = [*LINEAR, "--set", "real.ppo.lr_total_steps=4"]
+    assert train(config, parts, *planned, "--steps", "2") == 0
+    assert train(config, parts, *planned, "--steps", "4", "--resume") == 0
+    assert rates(whole) == rates(parts) == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+    assert_same(weights(whole), weights(parts))
+
+
+def test_a_linear_learning_rate_does_not_jump(config: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "run"
+    assert train(config, out, *LINEAR, "--steps", "2") == 0
+    before = (out / "run.json").read_bytes()
+    assert train(config, out, *LINEAR, "--steps", "4", "--resume") == 2
+    said = capsys.readouterr().err
+    assert "falls to 0 over the 2 steps that the run was begun with, and would jump" in said
+    assert "real.ppo.lr_total_steps = 4" in said
+    assert (out / "run.json").read_bytes() == before
+    beyond = ["--set", "real.ppo.lr_total_steps=3", "--steps", "4"]
+    assert train(config, tmp_path / "other", *LINEAR, *beyond) == 2
+    assert "would be 0 from step 3 on of 4" in capsys.readouterr().err
+
+
 def test_streaming_without_overcommitment_changes_no_weight(config: Path, tmp_path: Path) -> None:
     """In float64, to the last bit, after three updates: chunks on threads against whole batches."""
     options = ["--steps", "3", "--set", "real.dtype=float64"]
