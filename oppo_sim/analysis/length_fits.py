@@ -41,7 +41,11 @@ class FittedSample:
     def toml(self) -> str:
         """The best law and the effects, as a scenario takes them."""
         ends = f", endless = {self.endless:.4g}" if self.endless else ""
-        lines = [f"lengths = {{ {self.best.family} = {law_toml(self.best.law)}{ends} }}"]
+        sample = self.measured.sample
+        lines = [
+            f"lengths = {{ {self.best.family} = {law_toml(self.best.law)}{ends} }}",
+            cap_toml(sample.cap_tokens, int(sample.tokens[-1])),
+        ]
         return "\n".join([*lines, *effects_toml(self.measured.prompt_effect, self.measured.drift)])
 
     @property
@@ -97,7 +101,10 @@ class FittedLog:
     def toml(self) -> str | None:
         if self.law is None:
             return None
-        lines = [f"lengths = {{ lognormal = {law_toml(self.law)} }}"]
+        lines = [
+            f"lengths = {{ lognormal = {law_toml(self.law)} }}",
+            cap_toml(self.log.cap_tokens, int(self.log.longest.max())),
+        ]
         return "\n".join([*lines, *effects_toml(None, self.drift)])
 
     @property
@@ -194,6 +201,13 @@ def law_toml(law: Family) -> str:
         mu, sigma = (", ".join(f"{value:.4g}" for value in pair) for pair in (law.mu, law.sigma))
         return f"{{ weight = {law.weight:.4g}, mu = [{mu}], sigma = [{sigma}] }}"
     return f"{{ {', '.join(f'{name} = {value:.5g}' for name, value in asdict(law).items())} }}"
+
+
+def cap_toml(cap: int | None, longest: int) -> str:
+    """The line of a scenario for where its responses end: no shorter, or more of them are cut."""
+    if cap is not None:
+        return f"max_response_tokens = {cap}  # where they were cut"
+    return f"max_response_tokens = {longest}  # the longest there was"
 
 
 def effects_toml(prompt_effect: float | None, drift: Drift | None) -> list[str]:

@@ -1,6 +1,7 @@
 """`oppo lengths`: the shipped tables, and fits of files and logs."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,15 +69,18 @@ def test_a_file_is_fitted_and_drawn(oppo: Oppo, cut: Path, tmp_path: Path) -> No
     assert (law["mu"], law["sigma"]) == pytest.approx((5.5, 0.4), rel=0.02)
     assert document["endless"] == pytest.approx(0.03, abs=0.006)
     assert document["share_at_cap"] == document["endless"]
+    assert "max_response_tokens = 2048  # where they were cut" in out
 
 
 def test_the_lines_for_a_scenario_work(oppo: Oppo, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    path = lengths_file(tmp_path, Weibull(1.5, 90.0).ppf(rng.random(5000)))
+    tokens = Weibull(1.5, 90.0).ppf(rng.random(5000))
+    path = lengths_file(tmp_path, tokens)
     document = json.loads(oppo("lengths", "fit", path, "--batch", 8, "--json").out)
     assert document["best"] == "weibull"
-    key, law = document["toml"].split(" = ", 1)
-    scenario = load_scenario("tiny", {f"workload.{key}": law})
+    found = tomllib.loads(document["toml"])
+    assert found["max_response_tokens"] == tokens.max()
+    scenario = load_scenario("tiny", {f"workload.{key}": law for key, law in found.items()})
     assert scenario.workload.lengths.weibull is not None
     assert len(list(simulate(scenario, steps=3))) == 3
 
@@ -99,6 +103,8 @@ def test_a_training_log_is_fitted(oppo: Oppo, tmp_path: Path, cap: int | None) -
     document = json.loads(oppo(*arguments, "--json").out)
     assert (document["framework"], document["steps"], document["cap_tokens"]) == ("verl", 40, cap)
     assert document["law"]["sigma"] == pytest.approx(0.5, rel=0.05)
+    longest = max(int(row.split(",")[2]) for row in rows[1:])
+    assert tomllib.loads(document["toml"])["max_response_tokens"] == (cap or longest)
     code, out, _ = oppo(*arguments, "--out", tmp_path / "out")
     assert code == 0
     assert "In this verl log" in out
