@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -58,9 +59,9 @@ def figure(width: float, height: float) -> Figure:
 
 def title(axes: Axes, text: str, header: Header, span: str) -> None:
     """What is shown, that it is simulated, and of which run."""
-    scenario, schedule = header.scenario.get("name"), header.schedule.get("name")
+    run = f"{header.called}, schedule {header.schedule.get('name')}, seed {header.seed}, {span}"
     axes.set_title(
-        f"{text} ({header.role})\n{scenario}, schedule {schedule}, seed {header.seed}, {span}",
+        f"{text} ({header.role})\n{fill(run, 100)}",
         loc="left",
     )
 

@@ -11,7 +11,7 @@ from oppo_sim.analysis import digests
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.config import Scenario
 from oppo_sim.policies import Schedule
-from oppo_sim.runs import RunError, claim_folder, refuse_difference, write_whole
+from oppo_sim.runs import RunError, assumed, claim_folder, refuse_difference, write_whole
 
 HEADER, PARTS = "header.json", "parts"
 SCHEMA = 1
@@ -22,11 +22,15 @@ def comparison(
 ) -> dict[str, Any]:
     """The header of a comparison; the order of the schedules counts, for the first is the base."""
     document = scenario.document()
+    settings = {k: v for k, v in document.items() if k not in ("seed", "steps")}
+    if scenario.changed:
+        settings["assumptions"] = [*scenario.assumptions, *assumed(scenario.changed)]
     return {
         "schema": SCHEMA,
         "kind": "comparison",
         "role": "simulated",
-        "scenario": {k: v for k, v in document.items() if k not in ("seed", "steps")},
+        "scenario": settings,
+        "sets": dict(scenario.changed),
         "files": digests.of_files(document, scenario.folder),
         "schedules": [schedule.name for schedule in schedules],
         "axes": {schedule.name: schedule_document(schedule) for schedule in schedules},
@@ -79,13 +83,21 @@ def _refuse_other(out: Path, there: dict[str, Any], asked: dict[str, Any]) -> No
         raise RunError(
             f"{out} holds a {there.get('kind')}, not a {asked['kind']}: name another folder"
         )
-    rest = [{**header, "seeds": None} for header in (there, asked)]
-    refuse_difference(out, asked["kind"], *rest)
+    refuse_difference(out, asked["kind"], _settings(there), _settings(asked))
     if set(there["seeds"]) - set(asked["seeds"]):
         raise RunError(
             f"{out} holds another {asked['kind']}: seeds is {_span(there['seeds'])} there and "
             f"{_span(asked['seeds'])} here; ask for those and any more, or name another folder"
         )
+
+
+def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be the same: seeds may be added, and assumptions are words."""
+    rest = {k: v for k, v in header.items() if k not in ("seeds", "sets")}
+    scenario = rest.get("scenario")
+    if isinstance(scenario, Mapping):
+        rest["scenario"] = {k: v for k, v in scenario.items() if k != "assumptions"}
+    return rest
 
 
 def _span(seeds: Sequence[int]) -> str:

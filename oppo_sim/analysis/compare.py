@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from oppo_sim.analysis.why import Side, Why, same_run, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.costs.layout import Layout
 from oppo_sim.policies import Schedule
+from oppo_sim.runs import assumed, called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,16 @@ class Comparison:
     steps: int
     standings: tuple[Standing, ...]
     trains_on_actors: bool  # training has the actors' devices
+    sets: Mapping[str, str] = field(default_factory=dict)  # what was changed in the scenario
+    assumptions: tuple[str, ...] = ()
 
     def __getitem__(self, schedule: str) -> Standing:
         return next(s for s in self.standings if s.name == schedule)
+
+    @property
+    def called(self) -> str:
+        """The scenario's name with what was changed."""
+        return called(self.scenario, self.sets)
 
     def verdict(self) -> str:
         """Which is the fastest, by how much, and what that does not prove."""
@@ -110,6 +118,8 @@ class Comparison:
         return {
             "role": "simulated",
             "scenario": self.scenario,
+            "sets": dict(self.sets),
+            "assumptions": [*self.assumptions, *assumed(self.sets)],
             "seeds": list(self.seeds),
             "steps": self.steps,
             "baseline": self.standings[0].name,
@@ -202,6 +212,8 @@ def _comparison(
         steps=_steps(scenario, steps),
         standings=tuple(standings),
         trains_on_actors=Layout(scenario.cluster).trains_on_actors,
+        sets=dict(scenario.changed),
+        assumptions=scenario.assumptions,
     )
 
 

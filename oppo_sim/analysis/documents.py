@@ -52,6 +52,7 @@ def header_of(
         steps=scenario.steps if steps is None else steps,
         spans=spans,
         role=role,
+        sets=dict(scenario.changed),
     )
 
 
@@ -60,6 +61,7 @@ def summary_document(header: Header, metrics: Metrics) -> dict[str, Any]:
     return {
         "role": header.role,
         "scenario": header.scenario["name"],
+        "sets": dict(header.sets),
         "schedule": header.schedule["name"],
         "seed": header.seed,
         "steps": header.steps,

@@ -187,7 +187,7 @@ def _arrow(number: int, lane: str, at_s: float, score: Span, tracks: Tracks) -> 
 def _about(header: Header) -> Mapping[str, Any]:
     return {
         "role": header.role,
-        "scenario": str(header.scenario.get("name")),
+        "scenario": header.called,
         "schedule": str(header.schedule.get("name")),
         "seed": header.seed,
     }

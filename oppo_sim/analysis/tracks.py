@@ -10,6 +10,7 @@ from pathlib import Path
 
 from oppo_sim.records import Span
 from oppo_sim.runs import Header, each_span, each_step
+from oppo_sim.runs.changes import options
 
 STEPS_PID = 1
 _KINDS = {"decode": 0, "score": 1, "train": 2}  # the order of the lanes on a device
@@ -78,8 +79,8 @@ def no_spans(folder: Path, header: Header) -> str:
     names = f"{header.scenario.get('name')} --schedule {header.schedule.get('name')}"
     return (
         f"{folder} has no spans.jsonl, which a timeline is made of: simulate it again with --spans "
-        f"into another folder, such as: oppo run {names} --seed {header.seed} "
-        f"--steps {header.steps} --spans --out {folder}-spans"
+        f"into another folder, such as: oppo run {names}{options(header.sets)} "
+        f"--seed {header.seed} --steps {header.steps} --spans --out {folder}-spans"
     )
 
 

@@ -91,7 +91,7 @@ def _print(comparison: Comparison, out: Path | None) -> None:
 
     console.show(
         f"{comparison.verdict()}\n",
-        f"{comparison.scenario}: {count(comparison.steps, 'step')}, "
+        f"{comparison.called}: {count(comparison.steps, 'step')}, "
         f"{count(len(comparison.seeds), 'seed')}, common random numbers. Every number is "
         "simulated.",
         comparison_table(comparison, console.width()),

@@ -54,7 +54,7 @@ def run(
     if as_json:
         console.emit(summary_document(header, metrics))
     else:
-        _print(loaded, chosen, header, metrics, out)
+        _print(chosen, header, metrics, out)
 
 
 def _simulate(
@@ -91,14 +91,12 @@ def _watched(
         yield record
 
 
-def _print(
-    scenario: Scenario, schedule: Schedule, header: Header, metrics: Metrics, out: Path | None
-) -> None:
+def _print(schedule: Schedule, header: Header, metrics: Metrics, out: Path | None) -> None:
     from oppo_sim.analysis.why import count
     from oppo_sim.cli.tables import LEGEND, metrics_table
 
     console.show(
-        f"{scenario.name}, schedule {schedule.name}: {count(header.steps, 'step')}, seed "
+        f"{header.called}, schedule {schedule.name}: {count(header.steps, 'step')}, seed "
         f"{header.seed}. Every number is simulated.",
         metrics_table(metrics),
         LEGEND,

@@ -103,7 +103,7 @@ def train(
     from oppo_sim.cli.tables import LEGEND, metrics_table
 
     console.show(
-        f"{loaded.name}, schedule {chosen.name}: {header.steps} steps, seed {header.seed}. Every "
+        f"{header.called}, schedule {chosen.name}: {header.steps} steps, seed {header.seed}. Every "
         "number is measured on this machine.",
         metrics_table(metrics),
         LEGEND,

@@ -1,5 +1,6 @@
 """A run on disk: written whole line by whole line, read back, resumed (standard library only)."""
 
+from oppo_sim.runs.changes import assumed, called
 from oppo_sim.runs.folder import (
     TORCH,
     Header,
@@ -22,6 +23,8 @@ __all__ = [
     "RunError",
     "RunJournal",
     "RunWriter",
+    "assumed",
+    "called",
     "claim_folder",
     "each_span",
     "each_step",

@@ -1,6 +1,7 @@
 """A run folder: what is in it, and how it is read.
 
-run.json      schema, role of the numbers, scenario, schedule, seed, steps; no time, no path
+run.json      schema, role of the numbers, scenario, schedule, seed, steps, what --set changed; no
+              time, no path
 steps.jsonl   one StepRecord a line: pandas.read_json(path, lines=True)
 spans.jsonl   one Span a line, only where they were asked for
 updates.jsonl what each update says of its loss, KL and the like; only of a real machine
@@ -12,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from oppo_sim.records import SCHEMA_VERSION, Span, StepRecord
+from oppo_sim.runs.changes import assumed, called
 from oppo_sim.runs.rows import from_json, kinds_of, refuse_other_kinds, span_of, step_of
 
 RUN, STEPS, SPANS, UPDATES = "run.json", "steps.jsonl", "spans.jsonl", "updates.jsonl"
@@ -38,6 +40,13 @@ class Header:
     steps: int
     spans: bool = False
     role: str = "simulated"
+    # dotted paths of the scenario that were set beside its file, and the values as written
+    sets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def called(self) -> str:
+        """The scenario's name with what was changed."""
+        return called(self.scenario.get("name"), self.sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ def read_header(path: str | Path) -> Header:
             f"{folder}: written in schema {schema}, this version reads {SCHEMA_VERSION}: "
             "read it with the version that wrote it, or simulate again"
         )
-    odd = sorted(set(row) ^ {field.name for field in fields(Header)})
+    odd = sorted({"sets", *row} ^ {field.name for field in fields(Header)})
     if odd:
         raise RunError(f"{folder / RUN}: missing or unknown: {', '.join(odd)}")
     try:
@@ -140,6 +149,11 @@ def write_whole(file: Path, content: str | bytes) -> None:
 def write_header(folder: Path, header: Header) -> None:
     """What the run is of, in the present schema."""
     head = {"schema": SCHEMA_VERSION, **asdict(header)}
+    if not header.sets:
+        del head["sets"]
+    else:
+        known = header.scenario.get("assumptions", ())
+        head["scenario"]["assumptions"] = [*known, *assumed(header.sets)]
     write_whole(folder / RUN, json.dumps(head, indent=2, allow_nan=False) + "\n")
 
 

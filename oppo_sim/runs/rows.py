@@ -102,6 +102,10 @@ KINDS: dict[object, Kind] = {
         lambda v: isinstance(v, dict) and _numbers(list(v.values()), int, float),
         "an object of numbers",
     ),
+    Mapping[str, str]: (
+        lambda v: isinstance(v, dict) and _all(list(v.values()), str),
+        "an object of texts",
+    ),
     Mapping[str, Any]: (lambda v: isinstance(v, dict), "an object"),
 }
 STEP, SPAN = kinds_of(StepRecord), kinds_of(Span)

@@ -176,10 +176,14 @@ def _shown(values: Mapping[str, Any], key: str) -> str:
 
 
 def _comparable(header: Header) -> dict[str, Any]:
-    """As read from JSON; the steps may grow, and the header's own seed and steps count."""
+    """As read from JSON; the steps may grow, and the header's own seed and steps count.
+
+    Assumptions are words, and what was set beside the scenario's file is a part of the scenario.
+    """
     row: dict[str, Any] = json.loads(json.dumps(asdict(header)))
-    scenario = {k: v for k, v in row["scenario"].items() if k not in ("seed", "steps")}
-    return {**row, "scenario": scenario, "steps": None}
+    no_settings = ("seed", "steps", "assumptions")
+    scenario = {k: v for k, v in row["scenario"].items() if k not in no_settings}
+    return {**row, "scenario": scenario, "steps": None, "sets": None}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
