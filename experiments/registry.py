@@ -9,16 +9,22 @@ from experiments import (
     lateness,
     learning,
     scarce_kv,
+    stale_caches,
+    two_nodes,
     utilisation,
+    whole_responses,
 )
 from experiments.result import Experiment
 
 _MODULES = (
     chunk_size,
+    whole_responses,
     scarce_kv,
     binding_cap,
     fixed_or_dynamic_d,
     lateness,
+    stale_caches,
+    two_nodes,
     utilisation,
     learning,
 )
