@@ -19,11 +19,23 @@ from oppo_sim.config.fields import (
 
 
 class Contention(Table):
-    """What sharing a device costs."""
+    """What sharing a device, or a host, costs. `oppo profile` measures it."""
 
     decode_stretch: AtLeastOne = 1.0  # of token times, while the device scores as well
     score_stretch: AtLeastOne = 1.0  # of score times, while it decodes as well
+    # the same of an update beside the others, where the trainer has devices of its own
+    decode_train_stretch: AtLeastOne = 1.0
+    train_decode_stretch: AtLeastOne = 1.0
+    score_train_stretch: AtLeastOne = 1.0
+    train_score_stretch: AtLeastOne = 1.0
+    shared_host: bool = False  # the devices are one machine's: it does not matter on which work is
     switch_s: Seconds = 0.0  # a shared device goes over to another kind of work
+
+    @property
+    def stretches(self) -> bool:
+        """Whether anything is slower beside something else."""
+        names = [name for name in type(self).model_fields if name.endswith("_stretch")]
+        return any(getattr(self, name) != 1.0 for name in names)
 
 
 class Cluster(Table):
@@ -77,10 +89,11 @@ class Cluster(Table):
                 f"set devices = {needed} or use fewer lanes"
             )
         sharing = self.contention
-        if sharing and (sharing.decode_stretch, sharing.score_stretch) != (1.0, 1.0):
+        if sharing and sharing.stretches and not sharing.shared_host:
             raise ValueError(
                 "contention.decode_stretch and score_stretch with placement = 'split': "
-                "no device decodes and scores there; leave them out, or use 'colocated'"
+                "no device decodes and scores there; leave them out, use 'colocated', or set "
+                "contention.shared_host where all devices are one machine's"
             )
 
     def _colocated_fits(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from oppo_sim.engine.contract import Lane
@@ -11,32 +11,55 @@ from oppo_sim.engine.contract import Lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contention:
-    """Decoding and scoring that run on one device stretch each other; a change of work takes time.
+    """Work of different kinds that runs side by side is stretched; a change of work takes time.
 
-    The stretches multiply what takes time on an actor lane (tokens and stalls) and on a scorer,
-    while both run. `switch_s` is paid by work of one kind (decode, score, train) that finds a
-    device last used by another.
+    `decode_stretch` multiplies what takes time on an actor lane (tokens and stalls) while a scorer
+    works on its device, `score_stretch` a score while its device decodes, the others alike: of the
+    first kind, beside the second. With `shared_host` all devices are one machine's, and it does
+    not matter on which the work is. What is stretched by two others waits for both: the excesses
+    add up. `switch_s` is paid by work of one kind (decode, score, train) that finds a device last
+    used by another.
     """
 
     decode_stretch: float = 1.0
     score_stretch: float = 1.0
+    decode_train_stretch: float = 1.0
+    train_decode_stretch: float = 1.0
+    score_train_stretch: float = 1.0
+    train_score_stretch: float = 1.0
     switch_s: float = 0.0
+    shared_host: bool = False
 
     def __post_init__(self) -> None:
-        for field, least in (("decode_stretch", 1.0), ("score_stretch", 1.0), ("switch_s", 0.0)):
-            value = getattr(self, field)
+        for field in (*_STRETCHES.values(), "switch_s"):
+            value, least = getattr(self, field), 0.0 if field == "switch_s" else 1.0
             if not isfinite(value) or value < least:
                 raise ValueError(
                     f"contention.{field} = {value}: must be finite and at least {least:g}"
                 )
 
+    def stretch(self, kind: str, beside: Collection[str]) -> float:
+        """Wall seconds per second of one kind of work beside others."""
+        excess = 0.0
+        for other in beside:
+            field = _STRETCHES.get((kind, other))
+            if field is not None:
+                excess += getattr(self, field) - 1.0
+        return 1.0 + excess
+
     def scaled(self, factor: float) -> Contention:
         """The same stretches; every time times `factor`."""
-        return Contention(
-            decode_stretch=self.decode_stretch,
-            score_stretch=self.score_stretch,
-            switch_s=self.switch_s * factor,
-        )
+        return replace(self, switch_s=self.switch_s * factor)
+
+
+_STRETCHES = {
+    ("decode", "score"): "decode_stretch",
+    ("score", "decode"): "score_stretch",
+    ("decode", "train"): "decode_train_stretch",
+    ("train", "decode"): "train_decode_stretch",
+    ("score", "train"): "score_train_stretch",
+    ("train", "score"): "train_score_stretch",
+}
 
 
 class Devices:
@@ -54,8 +77,9 @@ class Devices:
         self.rivals = frozenset(
             lane.name
             for lane in lanes
-            if lane.kind == "actor" and not scored.isdisjoint(lane.devices)
-        )  # actor lanes that share a device with a scorer
+            if lane.kind == "actor"
+            and (contention.shared_host or not scored.isdisjoint(lane.devices))
+        )  # actor lanes that work beside others: on a device that scores, or on one host with all
 
     def switch_s(self, devices: Collection[str], kind: str) -> float:
         """Give devices to a kind of work; the seconds that it takes."""

@@ -61,11 +61,10 @@ class SimPyMachine:
         self._home: dict[int, ActorLane] = {}  # where the cache of a paused rollout is
         self._devices = Devices(lanes, contention)
         self._rivals: list[ActorLane] = []  # actor lanes that share a device with a scorer
-        self._tasks = Tasks(self._clock, self._pace, self._slow_rivals)
+        self._tasks = Tasks(self._clock, self._pace, self._tasks_changed)
         self._actors: dict[str, ActorLane] = {}
         for index, lane in enumerate(lane for lane in lanes if lane.kind == "actor"):
-            devices = lane.devices
-            ran_dry = partial(self._tasks.pace_changed, devices)
+            ran_dry = self._tasks.pace_changed
             rival = lane.name in self._devices.rivals
             self._actors[lane.name] = ActorLane(
                 lane,
@@ -287,32 +286,44 @@ class SimPyMachine:
     def _pace_changed(self, lane: ActorLane, now_s: float) -> None:
         """A lane began or ended to decode: scoring on its devices changes pace."""
         if lane.name in self._devices.rivals:
-            self._tasks.pace_changed(lane.devices, now_s)
+            self._tasks.pace_changed(now_s)
 
-    def _pace(self, devices: Collection[str]) -> float:
-        """Wall seconds per second of scoring work on these devices now."""
-        decoding = any(
-            lane.batch.rows and not set(devices).isdisjoint(lane.devices) for lane in self._rivals
-        )
-        return self._contention.score_stretch if decoding else 1.0
+    def _pace(self, task: Task) -> float:
+        """Wall seconds per second of a score's or an update's work now."""
+        if not self._rivals:
+            return 1.0
+        beside = {
+            _WORK[self._lanes[other.lane].kind]
+            for other in self._tasks.running
+            if other is not task and self._is_beside(task.devices, other.devices)
+        }
+        if any(
+            lane.batch.rows and self._is_beside(task.devices, lane.devices) for lane in self._rivals
+        ):
+            beside.add("decode")
+        return self._contention.stretch(_WORK[self._lanes[task.lane].kind], beside)
 
-    def _slow_rivals(self, now_s: float) -> None:
-        """Scoring may have begun or ended: decoding on its devices changes speed."""
+    def _tasks_changed(self, now_s: float) -> None:
+        """Scoring or training may have begun or ended: what runs beside it changes speed."""
         if not self._rivals:
             return
-        scoring = {
-            d
-            for task in self._tasks.running
-            if self._lanes[task.lane].kind == "scorer"
-            for d in task.devices
-        }
+        if self._contention.shared_host:
+            self._tasks.pace_changed(now_s)
         for actor in self._rivals:
-            shared = not scoring.isdisjoint(actor.devices)
-            actor.set_speed(now_s, self._contention.decode_stretch if shared else 1.0)
+            beside = {
+                _WORK[self._lanes[task.lane].kind]
+                for task in self._tasks.running
+                if self._is_beside(actor.devices, task.devices)
+            }
+            actor.set_speed(now_s, self._contention.stretch("decode", beside))
+
+    def _is_beside(self, one: Collection[str], other: Collection[str]) -> bool:
+        return self._contention.shared_host or not set(one).isdisjoint(other)
 
     def _order(self, event: Event) -> tuple[int, int, int]:
         first = event.counts[0][0] if isinstance(event, Paused) else 0
         return _RANK[type(event)], self._place[event.lane], first
 
 
+_WORK = {"actor": "decode", "scorer": "score", "trainer": "train"}
 _RANK: dict[type, int] = {Finished: 0, Emitted: 1, Paused: 2, Done: 3, Failed: 4}

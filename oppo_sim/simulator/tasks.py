@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 
 from oppo_sim.simulator.clock import Clock
 
@@ -67,12 +67,12 @@ class Tasks:
     def __init__(
         self,
         clock: Clock,
-        pace: Callable[[Collection[str]], float],
+        pace: Callable[[Task], float],
         changed: Callable[[float], None],
     ) -> None:
         self._clock = clock
         self._changed = changed  # called when other tasks run than before
-        self._pace_on = pace  # wall seconds per second of work on these devices now
+        self._pace_of = pace  # wall seconds per second of its work now
         self.running: list[Task] = []
         self._waiting: list[Task] = []
 
@@ -80,11 +80,10 @@ class Tasks:
         self._waiting.append(task)
         self._start(now_s)
 
-    def pace_changed(self, devices: Iterable[str], now_s: float) -> None:
-        """Something began or ended to decode on these devices."""
+    def pace_changed(self, now_s: float) -> None:
+        """What runs beside the tasks has changed."""
         for task in self.running:
-            if not set(devices).isdisjoint(task.devices):
-                task.set_pace(self._clock, now_s, self._pace_on(task.devices), self._end)
+            task.set_pace(self._clock, now_s, self._pace_of(task), self._end)
 
     def _end(self, task: Task, now_s: float) -> None:
         self.running.remove(task)
@@ -97,7 +96,7 @@ class Tasks:
         for task in waiting:
             if claimed.isdisjoint(task.devices):
                 self.running.append(task)
-                task.begin(self._clock, now_s, self._pace_on(task.devices), self._end)
+                task.begin(self._clock, now_s, self._pace_of(task), self._end)
             else:
                 self._waiting.append(task)
             claimed.update(task.devices)

@@ -110,6 +110,27 @@ def test_m1_a_pause_between_two_speeds_comes_at_the_end_of_its_token() -> None:
     assert hear(m, 1) == [Paused(4.5, "a", ((0, 4),), True, "asked")]
 
 
+def test_m1_on_one_host_work_on_other_devices_is_slower_too() -> None:
+    """M1: beside both others a token takes 1 + 1 + 1 s, a score twice, an update 1.5 times as long.
+
+    At 12 the 6 s of scoring are over, 4 tokens and 8 of 10 s of the update done; the update's rest
+    takes 2 x 1.25 s, in which 1.25 tokens of 2 s are decoded, and the last 4.75 take 1 s each.
+    """
+    host = Contention(
+        decode_stretch=2.0,
+        decode_train_stretch=2.0,
+        score_stretch=1.5,
+        score_train_stretch=1.5,
+        train_decode_stretch=1.25,
+        train_score_stretch=1.25,
+        shared_host=True,
+    )
+    apart = (ACTOR, Lane("s", "scorer", ("gpu-s",)), Lane("t", "trainer", ("gpu-t",)))
+    m = machine(10, contention=host, lanes=apart)
+    m.submit(starts(0), score(7, 0, 4), Train(("t",), (99,), 0))
+    assert stamps(hear(m, 3)) == [("Done", 12.0), ("Done", 14.5), ("Finished", 19.25)]
+
+
 def test_m1_a_device_changes_hands_at_a_price() -> None:
     """M1: 0.5 s whenever the device turns from one kind of work to another, and not within a kind.
 
