@@ -28,6 +28,7 @@ Cap = Annotated[
         help="Where responses were cut; those as long count as such.",
     ),
 ]
+FILES = (".csv", ".jsonl", ".json", ".log", ".txt")
 FIGURE, DOCUMENT, LENGTHS = "fit.png", "fit.json", "lengths.csv"
 
 
@@ -75,6 +76,11 @@ def show(
     from oppo_sim.workload import load, provenance
     from oppo_sim.workload.tail import tail, verdict
 
+    if "/" in name or name.lower().endswith(FILES):
+        raise ValueError(
+            f"{name}: show is for the tables of `oppo lengths list`; a file of your own is read "
+            f"by: oppo lengths fit {name}"
+        )
     table, source = load(name), provenance(name)
     known = table.known_tokens
     if cap is not None and known is not None and cap > known:

@@ -55,9 +55,14 @@ class Table(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in table:
                 if key not in known and key not in cls.model_fields:
-                    problem = f"unknown key {key!r}; {nearest(str(key), known)}"
+                    problem = f"unknown key {key!r}; {cls._hint(str(key), table[key], known)}"
                     raise PydanticCustomError("unknown_key", "{problem}", {"problem": problem})
         return table
+
+    @classmethod
+    def _hint(cls, key: str, value: object, known: list[str]) -> str:
+        """The end of the error about an unknown key."""
+        return nearest(key, known)
 
     def given(self) -> dict[str, Any]:
         """What was set, so that the rest keeps the defaults of whoever takes it."""

@@ -10,8 +10,9 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from oppo_sim.config.cluster import Cluster, Models
 from oppo_sim.config.costs import Costs
-from oppo_sim.config.errors import ConfigError, blaming, nearest
+from oppo_sim.config.errors import ConfigError, blaming, nearest, short
 from oppo_sim.config.fields import Count, Listed, Seed, Table
+from oppo_sim.config.paths import paths_of
 from oppo_sim.config.real import Real
 from oppo_sim.config.schedules import Defaults, compose
 from oppo_sim.config.workload import Workload
@@ -68,6 +69,16 @@ class Scenario(Table):
     def document(self) -> dict[str, Any]:
         """What was given, as plain JSON, for a run's record; `parse_scenario` reads it again."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @classmethod
+    def _hint(cls, key: str, value: object, known: list[str]) -> str:
+        """A key of one of the tables, without the table's name."""
+        paths = paths_of(cls, key)
+        if not paths:
+            return nearest(key, known)
+        is_plain = len(paths) == 1 and type(value) in (int, float)
+        example = f" (as in --set {paths[0]}={short(value)})" if is_plain else ""
+        return f"did you mean {' or '.join(paths)}{example}? known: {', '.join(known)}"
 
     @model_validator(mode="after")
     def _costs_have_what_they_need(self) -> Scenario:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oppo_sim.costs.cards import Card, card, model, parse_card, parse_model
+from oppo_sim.costs.cards import Card, card, model, model_names, parse_card, parse_model
 from oppo_sim.costs.huggingface import shape_of
 from oppo_sim.costs.models import ModelShape
 
@@ -31,6 +31,9 @@ def model_at(name: str, folder: Path = Path()) -> ModelShape:
     if not is_path(name):
         return _or_path(model, name, "config.json")
     file = folder / name
+    shipped = [known for known in model_names() if file.name.lower().startswith(known.lower())]
+    if shipped and not file.exists():  # a name of the hub, most likely
+        raise ValueError(f"{file}: no such file; did you mean {shipped[0]!r}, which is shipped?")
     if file.is_dir():
         file = file / "config.json"
     if file.suffix.lower() == ".toml":

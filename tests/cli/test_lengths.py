@@ -121,6 +121,10 @@ def test_seconds_without_lengths_are_said_to_be_that(oppo: Oppo, tmp_path: Path)
 
 def test_mistakes_are_one_line(refused: Refused, cut: Path, tmp_path: Path) -> None:
     assert "did you mean 'gsm8k_reference_test'" in refused("lengths", "show", "gsm8k_reference_te")
+    for file in ("my.csv", "logs/my.jsonl", "runs/lengths"):
+        said = refused("lengths", "show", file)
+        assert said.endswith(f"is read by: oppo lengths fit {file}\n")
+        assert "did you mean" not in said
     assert "cut its responses at 4096 tokens" in refused(
         "lengths", "show", "mathL5_Qwen2.5-7B-Instruct_greedy", "--cap", 5000
     )

@@ -12,6 +12,14 @@ MISTAKES = [
     # keys
     ("workload.max_respons_tokens", 5, ["workload:", "did you mean 'max_response_tokens'"]),
     ("workloads.lengths", 5, ["unknown key 'workloads'", "did you mean 'workload'"]),
+    (
+        "batch",
+        64,
+        ["'batch'; did you mean schedule.batch (as in --set schedule.batch=64)? known: "],
+    ),
+    ("lengths.constant", 5, ["'lengths'; did you mean workload.lengths or real.lengths? known: "]),
+    ("decode_token_s", 0.1, ["mean costs.decode_token_s (as in --set costs.decode_token_s=0.1)?"]),
+    ("learning_rate", "fast", ["'learning_rate'; did you mean real.ppo.learning_rate?"]),
     ("costs.decode_tokens_s", 1, ["costs: unknown key", "did you mean 'decode_token_s'"]),
     ("schedule.overcomit", 1, ["schedule: unknown key", "did you mean 'overcommit'"]),
     ("schedule.overcommit.mots", 1, ["schedule.overcommit: unknown key", "did you mean 'most'"]),
