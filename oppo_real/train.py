@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from oppo_sim.engine.spans import SpanRecorder
 from oppo_sim.policies import Schedule
 from oppo_sim.records import StepRecord
 from oppo_sim.runs import Header, RunError, RunJournal, claim_folder, read_header
+from oppo_sim.runs.folder import RUN, SPANS, STEPS, TORCH, UPDATES
 from oppo_sim.runs.writer import refuse_other
 
 CURVES = "tensorboard"
@@ -55,14 +57,17 @@ def train(
     a checkpoint and without model/. Raises ConfigError, ModelError, RunError before the first
     step; EngineError where a lane fails, from which the checkpoints are whole.
     """
+    is_new = not out.exists()
     claim_folder(out, resume=resume)
     begun, digest = any(out.glob("[!.]*")), _digest(header)
     if begun:
         refuse_other(out, read_header(out), header)
     saved = checkpoint.latest(out, digest) if begun else None
-    real = real_of(scenario)
-    _check_lr(real.ppo, header.steps, read_header(out).steps if saved else None)
     with ExitStack() as stack:
+        if not begun:
+            stack.enter_context(_unclaimed_without_a_step(out, is_new))
+        real = real_of(scenario)
+        _check_lr(real.ppo, header.steps, read_header(out).steps if saved else None)
         on = stack.enter_context(
             machine(scenario, schedule, seed=header.seed, steps=header.steps, saved=saved)
         )
@@ -95,6 +100,24 @@ def train(
             if stops:
                 return
         _export(on, out)
+
+
+@contextmanager
+def _unclaimed_without_a_step(out: Path, is_new: bool) -> Iterator[None]:
+    """What fails before its first step is over leaves the folder as it was, to be tried again."""
+    try:
+        yield
+    except BaseException:
+        steps = out / STEPS
+        if not (steps.exists() and steps.stat().st_size):
+            for name in (RUN, STEPS, SPANS, UPDATES, TORCH):
+                (out / name).unlink(missing_ok=True)
+            for name in (CURVES, checkpoint.FOLDER):
+                shutil.rmtree(out / name, ignore_errors=True)
+            if is_new:
+                with suppress(OSError):
+                    out.rmdir()
+        raise
 
 
 def _check_lr(ppo: Ppo, steps: int, begun_with: int | None) -> None:

@@ -146,7 +146,21 @@ def test_a_reward_that_fails_names_its_rollout(
     sets = ["--set", RULE + rule, "--set", f"real.workers={workers}"]
     said = complaint(capsys, config, tmp_path / "run", *sets)
     assert re.search(rf"lane scorer0 .*rollout \d+: the reward function failed with {why}", said)
-    assert not read_run(tmp_path / "run").steps
+
+
+@pytest.mark.parametrize("mistake", ["real.actor=nope.json", RULE + "raises"])
+def test_a_start_that_failed_can_be_tried_again(
+    mistake: str, config: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """Without --resume, and as another run: nothing was learnt that could be lost."""
+    new, empty = tmp_path / "new", tmp_path / "empty"
+    empty.mkdir()
+    for out in (new, empty):
+        complaint(capsys, config, out, "--set", mistake)
+    assert not new.exists()
+    assert not [*empty.iterdir()]
+    for out in (new, empty):
+        assert train(config, out, "--steps", "1") == 0
 
 
 @pytest.mark.parametrize("schedule", ["trl", "oppo"])
