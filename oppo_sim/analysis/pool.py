@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
@@ -38,11 +38,12 @@ class Told(NamedTuple):
 
 
 def each(
-    work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
+    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int
 ) -> Iterator[tuple[int, Result]]:
     """The place and the result of every task, as they are done, `jobs` of them at a time.
 
-    What the tasks warn of is warned of here, each text once. WorkerDied where a process is killed.
+    Tasks are asked for when there is room for them, from any thread, one at a time. What they warn
+    of is warned of here, each text once. WorkerDied where a process is killed.
     """
     seen: set[tuple[str, type[Warning]]] = set()
     for place, result, told in _results(work, tasks, jobs):
@@ -54,22 +55,28 @@ def each(
 
 
 def _results(
-    work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
+    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int
 ) -> Iterator[tuple[int, Result, list[Told]]]:
     if jobs == 1:
         yield from (_done(work, *numbered) for numbered in enumerate(tasks))
         return
-    left = dict.fromkeys(range(len(tasks)))
+    left: dict[int, None] = {}
+
+    def numbered() -> Iterator[tuple[int, Task]]:
+        for place, task in enumerate(tasks):
+            left[place] = None
+            yield place, task
+
     pool = Parallel(
         n_jobs=jobs,
         return_as="generator_unordered",
-        batch_size=1,  # the tasks that run are then the first `jobs` that are left
+        batch_size=1,  # the tasks that run are then the first `jobs` of those begun
         initializer=_follow,
         initargs=(os.getpid(),),
     )
     try:
         with _without_interrupts():
-            results = pool(delayed(_done)(work, *numbered) for numbered in enumerate(tasks))
+            results = pool(delayed(_done)(work, place, task) for place, task in numbered())
         for place, result, told in results:
             del left[place]
             yield place, result, told

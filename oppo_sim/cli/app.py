@@ -23,6 +23,7 @@ from oppo_sim.cli import (
     plot,
     reproduce,
     run,
+    sweep,
     trace,
     train,
 )
@@ -35,11 +36,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text, wrapped at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 2 a mistake in what was asked, "
-    "130 interrupted, 143 terminated.",
+    epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 1 points of a sweep failed, 2 a "
+    "mistake in what was asked, 130 interrupted, 143 terminated.",
 )
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
+app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.command("trace")(trace.trace)

@@ -7,7 +7,9 @@ from oppo_sim.config.files import (
     load_schedule,
     parse_scenario,
     read_scenario,
+    read_text,
     shipped_scenarios,
+    value_of,
     with_value,
 )
 from oppo_sim.config.real import Ppo, Real
@@ -27,6 +29,8 @@ __all__ = [
     "load_schedule",
     "parse_scenario",
     "read_scenario",
+    "read_text",
     "shipped_scenarios",
+    "value_of",
     "with_value",
 ]

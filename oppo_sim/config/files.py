@@ -33,7 +33,7 @@ def load_scenario(
     """
     document, file, folder = read_scenario(name_or_path)
     for path, value in (overrides or {}).items():
-        document = with_value(document, path, _value(value))
+        document = with_value(document, path, value_of(value))
     changed = {path: str(value) for path, value in (overrides or {}).items()}
     return parse_scenario(document, file, folder, changed)
 
@@ -49,7 +49,7 @@ def read_scenario(name_or_path: str | Path) -> tuple[dict[str, Any], str, Path]:
             f"no scenario is called {name!r}; {nearest(name, shipped_scenarios())}; "
             "or give the path of a TOML file"
         )
-    return _parse(name, _read(Path(name), "scenario")), name, Path(name).parent
+    return _parse(name, read_text(Path(name), "scenario")), name, Path(name).parent
 
 
 def parse_scenario(
@@ -82,7 +82,7 @@ def load_schedule(name_or_path: str | Path, scenario: Scenario) -> Schedule:
             f"no schedule is called {name!r}; {nearest(name, CATALOG)}; "
             "or give the path of a TOML file"
         )
-    document = _parse(name, _read(Path(name), "schedule"))
+    document = _parse(name, read_text(Path(name), "schedule"))
     try:
         own = ScheduleFile.model_validate(document)
     except ValidationError as error:
@@ -105,7 +105,8 @@ def _is_path(name: str | Path) -> bool:
     return isinstance(name, Path) or name.lower().endswith(".toml") or "/" in name
 
 
-def _read(path: Path, kind: str) -> str:
+def read_text(path: Path, kind: str) -> str:
+    """A file that a user names; ConfigError says what kind of file cannot be read, and why."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -136,7 +137,8 @@ def with_value(document: Mapping[str, Any], path: str, value: object) -> dict[st
     return {**document, key: with_value(inner, rest, value)}
 
 
-def _value(value: object) -> object:
+def value_of(value: object) -> object:
+    """A text as the TOML value that it is, where it is one; anything else as it is."""
     if not isinstance(value, str):
         return value
     try:

@@ -99,7 +99,7 @@ class Problem:
         return json.dumps(self.shared(values), sort_keys=True)
 
     def _named(self, name: str, scenario: Scenario) -> Schedule:
-        return load_schedule(schedule_at(name, self.schedules), scenario)
+        return load_schedule(named_or_at(name, self.schedules), scenario)
 
 
 def is_shared(path: str) -> bool:
@@ -107,7 +107,7 @@ def is_shared(path: str) -> bool:
     return path in SHARED or not (path == SCHEDULE or path.startswith(f"{SCHEDULE}."))
 
 
-def schedule_at(name: str, folder: Path) -> str:
-    """A schedule's name as it is, the path of its file from that folder."""
+def named_or_at(name: str, folder: Path) -> str:
+    """A name as it is; the path of a file from that folder."""
     is_path = "/" in name or name.lower().endswith(".toml")
     return str(folder / name) if is_path else name

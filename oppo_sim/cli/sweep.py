@@ -1,0 +1,205 @@
+"""`oppo sweep`: many settings of a scenario, against a baseline."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oppo_sim.cli import console
+
+if TYPE_CHECKING:
+    from oppo_sim.search.result import Result
+    from oppo_sim.search.spec import Sweep
+
+BEST = 10  # points that are shown
+SHOWN_ERRORS = 5
+SOME_FAILED = 1
+
+
+def sweep(
+    file: Annotated[
+        str, typer.Argument(metavar="SWEEP", help="A TOML file: scenario, axes, seeds, method.")
+    ],
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, metavar="N", help="Runs per point; else the file's."),
+    ] = None,
+    steps: console.Steps = None,
+    sets: console.Sets = None,
+    jobs: console.Jobs = None,
+    out: console.Out = None,
+    resume: console.Resume = False,
+    keep_runs: Annotated[
+        bool, typer.Option("--keep-runs", help="Leave a run folder for each run, under runs/.")
+    ] = False,
+    as_json: console.AsJson = False,
+) -> int | None:
+    """Simulate every point of a sweep, and say what each gains over the baseline.
+
+    Seed by seed, all points and the baseline have the same prompts, lengths and reward noise; a
+    baseline that points have in common is simulated once. Axes are dotted paths, as of --set, or
+    `schedule`, by names and files.
+    With --out: results.parquet and results.csv, a row per point, the same bytes whatever --jobs and
+    however often it was stopped, and journal.jsonl, from which --resume goes on. A point that fails
+    is a row with its error, the others go on, and the exit code is 1.
+    """
+    from oppo_sim.config import value_of
+    from oppo_sim.search.spec import load_sweep
+
+    console.need_out(out, resume=resume, keep_runs=keep_runs)
+    overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
+    loaded = load_sweep(file, overrides=overrides, steps=steps, seeds=seeds)
+    if out is not None:
+        from oppo_sim.search import folder
+
+        folder.claim(out, loaded, resume=resume, keep_runs=keep_runs)
+        if keep_runs:
+            runs = (out / folder.RUNS).resolve()
+            loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
+    with _or_temporary(out) as place:
+        summary = _run(loaded, place, jobs)
+    if as_json:
+        console.emit({**summary.as_dict(loaded), "results": None if out is None else str(out)})
+    else:
+        _print(loaded, summary, out)
+    return SOME_FAILED if summary.failed else None
+
+
+@contextmanager
+def _or_temporary(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        yield out
+        return
+    with TemporaryDirectory(prefix="oppo-sweep-") as made:
+        yield Path(made)
+
+
+@dataclass
+class Summary:
+    """What is told of a sweep: counts, the best points, the first errors."""
+
+    ok: int = 0
+    failed: int = 0
+    runs: int = 0  # simulated now
+    wall_s: float = 0.0
+    best: list[Result] = field(default_factory=list)
+    errors: list[Result] = field(default_factory=list)
+
+    def watch(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Hold on to the best and to the first that failed."""
+        heap: list[tuple[float, int, Result]] = []
+        for result in results:
+            if result.is_ok:
+                self.ok += 1
+                mean = result.speedup or result.step_s
+                assert mean is not None
+                worth = mean.mean if result.speedup else -mean.mean
+                heapq.heappush(heap, (worth, -result.point, result))
+                if len(heap) > BEST:
+                    heapq.heappop(heap)
+            else:
+                self.failed += 1
+                if len(self.errors) < SHOWN_ERRORS:
+                    self.errors.append(result)
+            yield result
+        self.best = [result for *_, result in sorted(heap, reverse=True)]
+
+    def as_dict(self, of: Sweep) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "role": "simulated",
+            "sweep": of.file,
+            "scenario": of.problem.document["name"],
+            "baseline": of.problem.baseline,
+            "points": self.ok + self.failed,
+            "ok": self.ok,
+            "failed": self.failed,
+            "runs": self.runs,
+            "wall_s": round(self.wall_s, 3),
+            "best": [result.as_dict() for result in self.best],
+            "errors": [
+                {"point": one.point, "values": dict(one.values), "error": one.error}
+                for one in self.errors
+            ],
+        }
+
+
+def _run(loaded: Sweep, place: Path, jobs: int | None) -> Summary:
+    from oppo_sim.analysis.parts import cores
+    from oppo_sim.search.folder import JOURNAL
+    from oppo_sim.search.journal import Journal
+    from oppo_sim.search.sweep import Driver
+    from oppo_sim.search.table import write_tables
+    from oppo_sim.search.workers import Workers
+
+    summary, began = Summary(), monotonic()
+    with Journal(place / JOURNAL, len(loaded.design()), loaded.seeds) as journal:
+        driver = Driver(loaded, journal)
+        workers = Workers(loaded.problem, jobs or cores())
+        with console.Meter(f"sweeping {loaded.problem.document['name']}", "runs") as meter:
+            driver.run(workers, meter)
+        write_tables(place, loaded.axes, summary.watch(driver.results()))
+    summary.runs, summary.wall_s = driver.ran, monotonic() - began
+    return summary
+
+
+def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:
+    from oppo_sim.analysis.why import count
+    from oppo_sim.search.table import PARQUET
+
+    points = summary.ok + summary.failed
+    failed = f", {summary.failed} failed" if summary.failed else ""
+    console.show(
+        f"{loaded.problem.document['name']}: {count(points, 'point')}{failed}, "
+        f"{count(summary.runs, 'run')} simulated in {summary.wall_s:.0f} s, common random numbers. "
+        "Every number is simulated.",
+    )
+    if summary.best:
+        console.show(_table(loaded, summary.best))
+        base = loaded.problem.baseline
+        said = f"speed-up: over {base}; ±: half of the 95 % interval over the seeds, paired."
+        console.show(said if base else "±: half of the 95 % interval over the seeds.")
+    for result in summary.errors:
+        at = ", ".join(f"{path} = {value}" for path, value in result.values.items())
+        console.show(f"Point {result.point} failed ({at}): {result.error}")
+    if len(summary.errors) < summary.failed:
+        console.show(f"... and {summary.failed - len(summary.errors)} more")
+    if out is not None:
+        console.show(f"\nWritten to {out / PARQUET}, and the same as CSV.")
+
+
+def _table(loaded: Sweep, best: list[Result]) -> Any:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from oppo_sim.analysis.why import plain
+
+    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
+    paths = [axis.path for axis in loaded.axes]
+    speedup = [] if loaded.problem.baseline is None else ["speed-up", "± x"]
+    shown = ["point", *_last_names(paths), "step s", "± s", *speedup, "stale", "seeds"]
+    for number, name in enumerate(shown):
+        table.add_column(name, justify="left" if 0 < number <= len(paths) else "right")
+    for result in best:
+        cells = [str(result.point), *(str(result.values[path]) for path in paths)]
+        for mean in (result.step_s, result.speedup):
+            if mean is not None:
+                half = None if mean.low is None or mean.high is None else mean.high - mean.low
+                cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
+        cells += [plain(result.staleness or 0.0, 2), str(result.seeds)]
+        table.add_row(*cells)
+    return table
+
+
+def _last_names(paths: list[str]) -> list[str]:
+    """`chunk` for `schedule.chunk`, where no other axis is called so."""
+    names = [path.rpartition(".")[2] for path in paths]
+    return [n if names.count(n) == 1 else p for n, p in zip(names, paths, strict=True)]

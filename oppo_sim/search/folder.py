@@ -1,0 +1,61 @@
+"""The folder of a sweep: it says what it is of, and goes on with nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from oppo_sim.analysis import claims, digests
+from oppo_sim.analysis.documents import schedule_document
+from oppo_sim.search.problem import SCHEDULE
+from oppo_sim.search.spec import Sweep
+
+JOURNAL, RUNS = "journal.jsonl", "runs"
+
+
+def claim(out: Path, sweep: Sweep, *, resume: bool, keep_runs: bool) -> None:
+    """Make the folder, or go on in one that was begun with the same sweep.
+
+    RunError names the first thing in which they differ; seeds may be added.
+    """
+    claims.claim(out, _header(sweep, keep_runs), resume=resume)
+
+
+def _header(sweep: Sweep, keep_runs: bool) -> dict[str, Any]:
+    """All that its numbers depend on, the files of user and package included."""
+    problem, seeds = sweep.problem, sweep.seeds
+    lists = [axis.document() for axis in sweep.axes]
+    return {
+        "schema": claims.SCHEMA,
+        "kind": "sweep",
+        "role": "simulated",
+        "scenario": {k: v for k, v in problem.document.items() if k not in ("seed", "about")},
+        "files": digests.of_files([problem.document, lists], problem.folder),
+        "schedule": problem.schedule,
+        "baseline": problem.baseline,
+        "schedules": _schedules(sweep),
+        "axes": {axis.path: axis.document() for axis in sweep.axes},
+        "order": [axis.path for axis in sweep.axes],
+        "method": sweep.method,
+        "points": sweep.points,
+        "draw_seed": sweep.draw_seed,
+        "steps": problem.steps,
+        "seeds": list(seeds.of(seeds.least)),
+        "max_seeds": None if seeds.enough is None else seeds.most,
+        "enough": seeds.enough,
+        "keep_runs": keep_runs,
+        "oppo-testbed": digests.of_package()[:12],
+    }
+
+
+def _schedules(sweep: Sweep) -> dict[str, Any]:
+    """What each schedule that is named is, on the scenario as it is at the first point."""
+    point = sweep.design()[0].values
+    names = [axis.choices for axis in sweep.axes if axis.path == SCHEDULE]
+    own = list(*names) if names else [sweep.problem.schedule]
+    built = {
+        str(n): sweep.problem.built("point", {**point, **({SCHEDULE: n} if n else {})}) for n in own
+    }
+    if sweep.problem.baseline is not None:
+        built[sweep.problem.baseline] = sweep.problem.built("baseline", point)
+    return {name: schedule_document(schedule) for name, (_, schedule) in built.items()}
