@@ -29,6 +29,10 @@ class Constant:
         checks.not_negative("Constant", **self._times())
         object.__setattr__(self, "decode", DecodeLaw.of((self.decode_token_s, 0.0, 0.0)))
 
+    @property
+    def by_row(self) -> None:
+        """Sums are enough."""
+
     def prefill_s(self, tokens: int, attention: float) -> float:
         return self.prefill_token_s * tokens
 

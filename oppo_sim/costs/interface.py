@@ -5,11 +5,22 @@ Nothing here knows a clock. Costs are finite and not negative; counts are whole 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 from oppo_sim.costs.decode import DecodeLaw, Line
 
-__all__ = ["Costs", "DecodeLaw", "Line", "attention_pairs"]
+__all__ = ["ByRow", "Costs", "DecodeLaw", "Line", "attention_pairs"]
+
+
+class ByRow(Protocol):
+    """Costs that depend on how a call's rows are padded together, not on sums alone."""
+
+    def score_s(self, rows: Sequence[tuple[int, int]]) -> float:
+        """One scorer call that reads context tokens [first, final) of each row."""
+
+    def train_s(self, contexts: Sequence[int]) -> float:
+        """One PPO update on rows of these lengths, prompts included."""
 
 
 class Costs(Protocol):
@@ -18,6 +29,10 @@ class Costs(Protocol):
     @property
     def decode(self) -> DecodeLaw:
         """Of one actor lane."""
+
+    @property
+    def by_row(self) -> ByRow | None:
+        """Asked in place of `score_s` and `train_s`, where there is one."""
 
     def prefill_s(self, tokens: int, attention: float) -> float:
         """Prefill of prompt or lost tokens on one actor lane; `attention` as in `score_s`."""

@@ -38,6 +38,10 @@ class Linear:
         line = (self.decode_token_s, self.decode_rollout_s, self.decode_context_s)
         object.__setattr__(self, "decode", DecodeLaw.of(line))
 
+    @property
+    def by_row(self) -> None:
+        """Sums are enough."""
+
     def prefill_s(self, tokens: int, attention: float) -> float:
         return self.prefill_call_s + self.prefill_token_s * tokens if tokens else 0.0
 

@@ -10,6 +10,11 @@
 
 `tokens` are the new tokens of a call, `context_tokens` what its rows hold before it, each summed
 over the `batch` of rows. Of decode, whose new tokens are its batch, a row is one iteration.
+
+What `oppo profile` writes says `grouped` in its header: calls of score and train are single
+forwards (see `forwards`), `update` is what an update takes besides, `pause` what it takes to put
+rollouts' caches aside and to bring them back, and `decode+score` an iteration beside a score, with
+the others alike.
 """
 
 from __future__ import annotations
@@ -26,11 +31,27 @@ from oppo_sim.config.errors import nearest, short
 from oppo_sim.costs import checks
 from oppo_sim.costs.own import is_path, read_text
 
-TASKS = ("decode", "prefill", "score", "train", "sync", "handoff")
+BESIDE = (
+    "decode+score",
+    "score+decode",
+    "decode+train",
+    "train+decode",
+    "score+train",
+    "train+score",
+)
+TASKS = ("decode", "prefill", "score", "train", "sync", "handoff", "update", "pause", *BESIDE)
 COLUMNS = ("task", "batch", "context_tokens", "tokens", "seconds")
 LEAST_S, MOST_S = 1e-9, 1e9  # beyond it is a mistake of units
 PROVENANCE = ("machine", "versions", "date", "source")
-_NEEDED = {"decode": ("batch", "context_tokens"), "sync": ()}  # of the others: tokens
+_CONTEXT = ("batch", "context_tokens")
+_NEEDED: Mapping[str, tuple[str, ...]] = {  # of the others: tokens
+    "decode": _CONTEXT,
+    "decode+score": _CONTEXT,
+    "decode+train": _CONTEXT,
+    "pause": _CONTEXT,
+    "sync": (),
+    "update": (),
+}
 
 
 class Row(NamedTuple):
@@ -156,13 +177,14 @@ def _row(n: int, columns: list[str], cells: list[str]) -> Row:
         if not row[column]:
             raise ValueError(f"line {n}: {column} of {task} is missing; add it")
     batch = _whole(n, "batch", row, 1, 1)
-    if task == "decode" and row["tokens"] not in ("", str(batch)):
+    is_decode = _NEEDED.get(task) == _CONTEXT
+    if is_decode and row["tokens"] not in ("", str(batch)):
         raise ValueError(
             f"line {n}: tokens is {short(row['tokens'])}; leave it out: an iteration of decode "
             "makes one for each of the batch"
         )
-    least = 0 if task in ("decode", "sync") else 1
-    tokens = batch if task == "decode" else _whole(n, "tokens", row, least, 0)
+    least = 0 if task in ("sync", "update") else 1
+    tokens = batch if is_decode else _whole(n, "tokens", row, least, 0)
     context = _whole(n, "context_tokens", row, 0, 0)
     return Row(task, batch, context, tokens, _seconds(n, row["seconds"]))
 

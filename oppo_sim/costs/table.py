@@ -9,6 +9,7 @@ from typing import Self
 
 from oppo_sim.costs import checks
 from oppo_sim.costs.calls import Calls, calls
+from oppo_sim.costs.forwards import Forwards
 from oppo_sim.costs.interface import DecodeLaw
 from oppo_sim.costs.knots import fitted
 from oppo_sim.costs.linear import Linear
@@ -32,6 +33,7 @@ class Measured:
     _rest: Linear = field(init=False, repr=False, compare=False)
     _curves: dict[str, Calls] = field(init=False, repr=False, compare=False)
     _sync_s: float = field(init=False, repr=False, compare=False)
+    by_row: Forwards | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks.truth("Measured", padded=self.padded)
@@ -44,11 +46,13 @@ class Measured:
         }
         sync = [row.seconds for row in table.of("sync")]
         rest = self.rest.scaled(scale)
+        forwards = Forwards.of(table)
         derived = {
             "decode": _surface(table).scaled(scale),
             "_rest": rest,
             "_curves": curves,
             "_sync_s": fmean(sync) * scale if sync else rest.sync_s(),
+            "by_row": None if forwards is None else forwards.scaled(scale),
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

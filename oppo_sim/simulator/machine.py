@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from heapq import heapify, heappop, heapreplace
 from math import inf
 

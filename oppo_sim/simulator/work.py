@@ -21,6 +21,13 @@ class Workload(Protocol):
 def score_s(command: Score, workload: Workload, costs: Costs) -> float:
     """Seconds of scoring its chunks in one call; a row's first chunk brings its prompt."""
     prompt_of = workload.prompt_tokens
+    if costs.by_row is not None:
+        return costs.by_row.score_s(
+            [
+                (prompt_of(rollout) + start if start else 0, prompt_of(rollout) + end)
+                for rollout, start, end, _ in command.chunks
+            ]
+        )
     tokens, attention, lasts = 0, 0.0, 0
     for rollout, start, end, last in command.chunks:
         prompt = prompt_of(rollout)
@@ -35,4 +42,6 @@ def score_s(command: Score, workload: Workload, costs: Costs) -> float:
 def train_s(command: Train, workload: Workload, costs: Costs) -> float:
     """Seconds of one update on its rollouts, prompts included."""
     contexts = [workload.prompt_tokens(r) + workload.response_tokens(r) for r in command.rollouts]
+    if costs.by_row is not None:
+        return costs.by_row.train_s(contexts)
     return costs.train_s(len(contexts), sum(contexts), max(contexts))

@@ -40,6 +40,10 @@ class Costs:
     def decode(self) -> DecodeLaw:
         return DecodeLaw.of((self.token_s, 0.0, 0.0))
 
+    @property
+    def by_row(self) -> None:
+        """Sums are enough."""
+
     def prefill_s(self, tokens: int, attention: float) -> float:
         return self.prefill_token_s * tokens
 

@@ -31,6 +31,10 @@ class KvBound:
     def decode(self) -> DecodeLaw:
         return KV_BOUND
 
+    @property
+    def by_row(self) -> None:
+        """Sums are enough."""
+
     def prefill_s(self, tokens: int, attention: float) -> float:
         return PREFILL_S * tokens
 

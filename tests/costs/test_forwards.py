@@ -1,0 +1,60 @@
+"""Calls cut into padded forwards, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from oppo_sim.costs import Measured, Measurements, Row
+from oppo_sim.costs.forwards import groups, micro_batches
+
+SAID = {"grouped": "yes", "micro_batch": "2", "mini_batches": "1"}
+
+
+def table(**said: str) -> Measured:
+    """A second per 100 padded tokens that open rows, per 50 that go on; 3 s for 100 in training."""
+    rows = [Row("decode", 1, 10, 1, 0.5)]
+    for tokens in (50, 100, 400):
+        rows.append(Row("score", 1, 0, tokens, tokens / 100))
+        rows.append(Row("score", 1, 100, tokens, tokens / 50))
+        rows.append(Row("train", 2, 0, tokens, 3 * tokens / 100))
+    rows.append(Row("prefill", 1, 0, 100, 1.0))
+    rows.append(Row("update", 1, 0, 0, 5.0))
+    return Measured(measurements=Measurements("mine", tuple(rows), SAID | said))
+
+
+def test_rows_of_which_half_would_be_padding_go_apart() -> None:
+    assert groups([10, 100, 49, 50]) == [[1, 3], [2], [0]], "49 is less than half of 100"
+    assert groups([]) == []
+
+
+def test_rows_are_sorted_into_micro_batches_and_padded_to_the_longest() -> None:
+    assert micro_batches([10, 100, 30, 40], 2) == [60, 200]
+    assert micro_batches([10, 100, 30], 2) == [60, 100], "the last has one row"
+    assert micro_batches([10, 100, 30, 40], None) == [400]
+    assert micro_batches([10, 100, 30, 40], None, 2) == [80, 200], "10 and 40; 30 and 100"
+
+
+def test_a_call_takes_as_long_as_its_padded_forwards() -> None:
+    costs = table().by_row
+    assert costs is not None
+    assert costs.score_s([(0, 100), (0, 60)]) == pytest.approx(2.0), "200 padded tokens"
+    assert costs.score_s([(0, 100), (0, 50), (20, 70)]) == pytest.approx(2.0 + 1.0)
+    assert costs.score_s([(0, 100), (0, 40)]) == pytest.approx(1.0 + 0.5), "50 is the fewest"
+    assert costs.train_s([50, 60, 100, 80]) == pytest.approx(5.0 + 3.6 + 6.0)
+
+
+def test_halved_costs_are_halved() -> None:
+    half = table().scaled(0.5).by_row
+    assert half is not None
+    assert half.train_s([50, 60, 100, 80]) == pytest.approx((5.0 + 3.6 + 6.0) / 2)
+    assert half.score_s([(0, 100)]) == pytest.approx(0.5)
+
+
+def test_without_the_word_sums_are_enough() -> None:
+    plain = Measured(measurements=Measurements("mine", (Row("decode", 1, 10, 1, 0.5),)))
+    assert plain.by_row is None
+
+
+def test_a_wrong_word_is_refused() -> None:
+    with pytest.raises(ValueError, match="micro_batch is 'two'; it must be a whole number"):
+        table(micro_batch="two")
