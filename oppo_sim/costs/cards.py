@@ -13,6 +13,17 @@ from oppo_sim.config.errors import nearest
 from oppo_sim.costs import checks
 from oppo_sim.costs.models import ModelShape
 
+# The least and the most of any device, and the unit with a number as of an H200.
+PLAUSIBLE = {
+    "peak_flop_per_s": (1e10, 1e18, "FLOP/s, such as 9.9e14"),
+    "best_matmul_flop_per_s": (1e10, 1e18, "FLOP/s, such as 7.9e14"),
+    "hbm_bytes": (1e9, 1e14, "bytes, such as 151_000_000_000"),
+    "hbm_bytes_per_s": (1e9, 1e16, "bytes/s, such as 4.8e12"),
+    "nvlink_bytes_per_s": (1e7, 1e15, "bytes/s, such as 4.5e11"),
+    "network_bytes_per_s": (1e6, 1e14, "bytes/s, such as 5e10"),
+    "launch_scale": (0.01, 100, "multiples of the A100-80 host's, such as 1.0"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
@@ -52,6 +63,10 @@ class Card:
                     f"{owner}.best_matmul_flop_per_s is {best!r}; "
                     f"it must be at most peak_flop_per_s ({self.peak_flop_per_s!r})"
                 )
+        for name, (least, most, unit) in PLAUSIBLE.items():
+            value = getattr(self, name)
+            if value is not None:
+                checks.within(owner, name, value, least, most, unit)
 
 
 def card(name: str) -> Card:

@@ -28,6 +28,14 @@ def positive(owner: str, **values: object) -> None:
             raise ValueError(f"{owner}.{name} is {value!r}; it must be a finite number above 0")
 
 
+def within(owner: str, name: str, value: float, least: float, most: float, unit: str) -> None:
+    """Where no device is: a number in another unit, most likely."""
+    if not least <= value <= most:
+        raise ValueError(
+            f"{owner}.{name} is {value!r}; it must be from {least:.0e} to {most:.0e}, in {unit}"
+        )
+
+
 def share(owner: str, **values: object) -> None:
     """Numbers in (0, 1]: efficiencies."""
     for name, value in values.items():

@@ -71,6 +71,34 @@ def test_a_card_refuses_impossible_numbers(key: str, bad: object) -> None:
         parse_card("mine", {**NUMBERS, key: bad})
 
 
+SLIPS = [
+    ("peak_flop_per_s", 200, "FLOP/s, such as 9.9e14"),  # TFLOP/s
+    ("peak_flop_per_s", 989_000, "FLOP/s"),  # GFLOP/s
+    ("peak_flop_per_s", 989e18, "FLOP/s"),
+    ("hbm_bytes", 80, "bytes, such as"),  # GB
+    ("hbm_bytes_per_s", 3.35, "bytes/s, such as 4.8e12"),  # TB/s
+    ("hbm_bytes_per_s", 3350.0, "bytes/s"),  # GB/s
+    ("nvlink_bytes_per_s", 450, "bytes/s"),  # GB/s
+    ("network_bytes_per_s", 400, "bytes/s"),  # Gb/s
+    ("launch_scale", 1e5, "multiples of"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "unit"), SLIPS)
+def test_a_number_in_another_unit_is_refused(key: str, value: float, unit: str) -> None:
+    with pytest.raises(ValueError, match=f"card mine.{key} is .*; it must be from .*, in {unit}"):
+        parse_card("mine", {**NUMBERS, key: value})
+
+
+def test_old_and_coming_devices_are_no_slips() -> None:
+    """A laptop's GPU (GTX 1650), and a rack-scale part of the next years."""
+    laptop = (3e12, 4 * 10**9, 128e9, 16e9, 125e6)
+    coming = (5e16, 10**12, 3e13, 3.6e12, 2e11)
+    keys = [key for key in NUMBERS if key != "devices_per_node"]
+    for numbers in (laptop, coming):
+        parse_card("mine", {**NUMBERS, **dict(zip(keys, numbers, strict=True))})
+
+
 def test_nobody_multiplies_faster_than_the_peak() -> None:
     with pytest.raises(ValueError, match=r"best_matmul_flop_per_s is .*at most peak_flop_per_s"):
         replace(card("H100"), best_matmul_flop_per_s=1e15)
