@@ -43,6 +43,13 @@ def test_every_command_runs(clone: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+def test_what_the_commands_leave_is_no_part_of_the_repository() -> None:
+    written = re.findall(r"--out (\S+)", "\n".join(commands()))
+    assert {"runs/tiny", "steps.svg", "fitted"} <= set(written)
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    assert not [path for path in written if path.split("/")[0] not in ignored]
+
+
 def test_every_make_target_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, flags=re.MULTILINE))
