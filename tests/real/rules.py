@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-BROKEN = False  # tests set it
+BROKEN: int | None = None  # the first id of a prompt; tests set it
 
 
 def odd_share(prompt: Sequence[int], response: Sequence[int]) -> float:
-    """NaN for one prompt in ten, while it is broken."""
-    if BROKEN and prompt[0] == 5:
+    """NaN for one prompt, while it is broken."""
+    if prompt[0] == BROKEN:
         return math.nan
     return sum(token % 2 for token in response) / len(response)
 

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from oppo_real.prompts import Prompts
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
 from tests.real import rules, tiny
@@ -172,11 +173,13 @@ def test_nothing_is_trained_on_a_reward_that_is_no_number(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert train(config, whole, *options) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(rules, "BROKEN", True)
+        given = [json.loads(line)["prompt_ids"] for line in (tmp_path / "prompts.jsonl").open()]
+        patch.setattr(rules, "BROKEN", Prompts(given, seed=0)(9)[0])  # in none of the first nine
         said = complaint(capsys, config, broken, *options)
     found = re.search(r"rollout (\d+): its reward is nan; nothing is trained on it", said)
     assert found is not None
     trained = [rollout for record in read_run(broken).steps for rollout in record.trained]
+    assert trained
     assert int(found[1]) not in trained
     assert train(config, broken, *options, "--resume") == 0
     assert_same(weights(whole), weights(broken))
