@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments import (
     binding_cap,
     chunk_size,
+    deferrals,
     fixed_or_dynamic_d,
     lateness,
     learning,
@@ -23,6 +24,7 @@ _MODULES = (
     binding_cap,
     fixed_or_dynamic_d,
     lateness,
+    deferrals,
     stale_caches,
     two_nodes,
     utilisation,

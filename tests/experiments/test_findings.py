@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import stale_caches, two_nodes, whole_responses
+from experiments import deferrals, stale_caches, two_nodes, whole_responses
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
+from oppo_sim.records import StepRecord
 
 
 class TestWholeResponses:
@@ -63,3 +64,54 @@ class TestStaleCaches:
             (stale_caches.STRESS, "made again at the update"): Cost(0.5, 1.0, 0.7),
         }
         assert stale_caches.judged(costs).verdict == verdict
+
+
+def step(number: int, trained: list[tuple[int, int, int]], admitted: int) -> StepRecord:
+    """A step of 10 s that trained these (rollout, tokens, deferrals)."""
+    ids, tokens, deferrals = zip(*trained, strict=True)
+    start_s = 10.0 * number
+    times = dict.fromkeys(("taken_s", "scored_s", "train_start_s", "train_end_s"), start_s)
+    counts = dict.fromkeys(
+        ("overcommit", "running", "carried", "finished", "queued", "kv_used", "stale_tokens",
+         "dropped", "carried_tokens", "wasted_tokens", "reprefilled_tokens", "kv_peak_tokens",
+         "score_s", "hidden_score_s"), 0,
+    )  # fmt: skip
+    return StepRecord(
+        step=number, start_s=start_s, end_s=start_s + 10, chunk_tokens=None, trained=ids,
+        tokens=tokens, staleness=deferrals, deferrals=deferrals, rewards=(0.0,) * len(ids),
+        admitted=admitted, **times, **counts,
+    )  # fmt: skip
+
+
+class TestDeferrals:
+    def test_a_run_in_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rollout 1, of 9 tokens, comes a step late, and rollout 5 never."""
+        monkeypatch.setattr(deferrals, "WINDOW", 1)
+        monkeypatch.setattr(deferrals, "WARMUP", 0)
+        monkeypatch.setattr(deferrals, "DECILES", 2)
+        records = [
+            step(0, [(0, 1, 0), (2, 2, 0)], 3),
+            step(1, [(1, 9, 1), (3, 3, 0)], 5),
+            step(2, [(4, 4, 0), (6, 6, 0)], 7),
+        ]
+        seen = deferrals.seen_in(records, [1, 9, 2, 3, 4, 50, 6])
+        assert seen.course == pytest.approx((3 / 10 - 1, 12 / 5 - 1, 10 / 54 - 1))
+        assert seen.late_course == pytest.approx(25 / 69 - 1)
+        assert seen.by_decile == (0, 1 / 3)
+        assert (seen.most, seen.never, seen.step_s) == (1, 0, 10.0)
+
+    def test_what_is_never_trained_counts_if_it_came_early(self) -> None:
+        records = [step(n, [(2 * n + 1, 5, 0), (2 * n + 2, 5, 0)], 2 * n + 3) for n in range(40)]
+        seen = deferrals.seen_in(records, [700] + [5] * 90)
+        assert (seen.never, seen.never_tokens) == (1, 700)
+
+    @pytest.mark.parametrize(
+        ("never", "bias", "verdict"),
+        [(0, -0.01, "corrected"), (1, 0.0, "confirmed"), (0, -0.05, "confirmed")],
+    )
+    def test_the_verdict(self, never: int, bias: float, verdict: str) -> None:
+        seen = deferrals.Seen(10.0, (bias,), bias, 3, (0.0, 1.0), never, 100.0)
+        assert deferrals.judged({"D = 16": seen}).verdict == verdict
+        lost = deferrals.Seen(10.0, (-0.1,), -0.1, 99, (0.0, 9.0), 5, 100.0)
+        others = {"D = 16": seen, "D = 16, tokens thrown away": lost}
+        assert deferrals.judged(others).verdict == verdict
