@@ -33,11 +33,11 @@ class Range:
     def grid(self) -> list[float]:
         """`count` values with equal steps, or ratios; fewer where whole numbers coincide."""
         assert self.count is not None
-        shares = [place / max(1, self.count - 1) for place in range(self.count)]
-        values = [self._between(self.low, self.high, share) for share in shares]
+        shares = [place / (self.count - 1) for place in range(1, self.count - 1)]
+        inner = [self._between(self.low, self.high, share) for share in shares]
         if isinstance(self.low, int) and isinstance(self.high, int):
-            return list(dict.fromkeys(round(value) for value in values))
-        return [min(self.high, max(self.low, value)) for value in values]
+            return list(dict.fromkeys([self.low, *map(round, inner), self.high]))
+        return [self.low, *inner, self.high]
 
     def _between(self, low: float, high: float, share: float) -> float:
         if self.log:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -70,8 +70,8 @@ def load_sweep(
 ) -> Sweep:
     """The sweep of a file; `steps` and `seeds` instead of the file's. ConfigError in one line.
 
-    Every value of every axis is tried on the scenario, with the first values of the other axes;
-    what two axes together do not allow is left for the points to find.
+    Every value of every axis is tried on the scenario; what two axes together do not allow is left
+    for the points to find.
     """
     file, folder = str(path), Path(path).parent
     document = _parse(file)
@@ -81,11 +81,12 @@ def load_sweep(
         raise explain(file, document, error) from error
     axes = read_axes(file, own.axes, own.method)
     check_size(file, axes, own.method, own.points)
-    _refuse_odd(file, own, axes, overrides or {})
+    settings = dict(_settings(own.set))
+    _refuse_odd(file, own, axes, {**settings, **(overrides or {})})
     try:
         problem = Problem.of(
             named_or_at(own.scenario, folder),
-            {**own.set, **(overrides or {})},
+            {**settings, **(overrides or {})},
             schedule=own.schedule,
             baseline=None if own.baseline == NO_BASELINE else own.baseline,
             steps=steps or own.steps,
@@ -117,13 +118,23 @@ def _parse(file: str) -> dict[str, Any]:
         raise ConfigError(f"{file}: is no sweep: {error}") from error
 
 
+def _settings(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """By dotted path. A quoted path sets the whole of its table, an unquoted one a key of it."""
+    for key, value in table.items():
+        path = f"{before}.{key}" if before else key
+        if isinstance(value, Mapping) and "." not in key:
+            yield from _settings(value, path)
+        else:
+            yield path, value
+
+
 def _refuse_odd(
-    file: str, own: SweepFile, axes: tuple[Axis, ...], overrides: Mapping[str, object]
+    file: str, own: SweepFile, axes: tuple[Axis, ...], settings: Mapping[str, object]
 ) -> None:
     """Keys that would be set twice, or to no effect."""
     paths = [axis.path for axis in axes]
     for path in paths:
-        if path in own.set or path in overrides:
+        if path in settings:
             raise ConfigError(f"{file}: axis {path}: set says it too; leave one of the two out")
     if "seed" in paths:
         raise ConfigError(f"{file}: axis seed: every point has the same; use seed and seeds")
@@ -152,33 +163,40 @@ def _seeds(file: str, own: SweepFile, first: int, least: int) -> Seeds:
 
 
 def _try_values(sweep: Sweep) -> None:
-    """ConfigError names the first axis, and the value, that the scenario refuses."""
+    """ConfigError names the first axis, and the value, that the scenario refuses.
+
+    Each is tried with the first values of the other axes, then with their last.
+    """
     lists = {axis.path: axis.listed() for axis in sweep.axes}
-    origin = {path: values[0] for path, values in lists.items()}
-    if _mistake(sweep.problem, origin) is not None:
-        _blame_origin(sweep, origin)
-    if sweep.problem.baseline is not None:
-        mistake = _mistake(sweep.problem, origin, "baseline")
-        if mistake is not None:
-            raise ConfigError(f"{sweep.file}: baseline = {sweep.problem.baseline!r}: {mistake}")
+    ends = [{path: values[end] for path, values in lists.items()} for end in (0, -1)]
     for path, values in lists.items():
-        for value in values[1:]:
-            mistake = _mistake(sweep.problem, {**origin, path: value})
-            if mistake is not None:
-                raise _of_axis(sweep.file, path, value, mistake)
+        for value in values:
+            mistakes = [_mistake(sweep.problem, {**ends[0], path: value})]
+            if mistakes[0] is not None:
+                mistakes.append(_mistake(sweep.problem, {**ends[1], path: value}))
+            if None in mistakes:
+                continue
+            if _mistake(sweep.problem, ends[0]) is not None:
+                _blame_origin(sweep, ends[0])
+            raise _of_axis(sweep.file, path, value, str(mistakes[0]))
+    if sweep.problem.baseline is not None:
+        found = [_mistake(sweep.problem, end, "baseline") for end in ends]
+        if None not in found:
+            raise ConfigError(f"{sweep.file}: baseline = {sweep.problem.baseline!r}: {found[0]}")
 
 
 def _blame_origin(sweep: Sweep, origin: Values) -> None:
     """The first values of all axes are refused: by the scenario as it is, or from which axis on."""
     mistake = _mistake(sweep.problem, {})
-    last = next(iter(origin))
-    values: dict[str, Any] = {}
+    last, values = "", dict[str, Any]()
     for path, value in origin.items():
         before, values[path] = mistake, value
         mistake = _mistake(sweep.problem, values)
-        if mistake is not None and (before is None or mistake != before):
+        if mistake is not None and mistake != before:
             last = path
     assert mistake is not None
+    if not last:
+        raise ConfigError(f"{sweep.file}: {mistake}")
     raise _of_axis(sweep.file, last, origin[last], mistake)
 
 

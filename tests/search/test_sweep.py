@@ -1,0 +1,200 @@
+"""A sweep as a user runs it: its table, its failures, and going on with it."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from oppo_sim.search import units
+from oppo_sim.search.problem import Unit
+from tests.cli.conftest import Oppo
+from tests.search.conftest import TINY, Write, tables
+
+
+def comparison(oppo: Oppo, *arguments: object) -> dict[str, Any]:
+    """What `oppo compare` says of the same."""
+    done = oppo("compare", "tiny", "--steps", 3, "--seeds", 2, "--json", *arguments)
+    rows = json.loads(done.out)["schedules"]
+    found: dict[str, Any] = rows[1]
+    return found
+
+
+def test_a_row_is_what_compare_finds(oppo: Oppo, tiny: Path) -> None:
+    out = tiny.parent / "out"
+    assert oppo("sweep", tiny, "--out", out, "--jobs", 1).code == 0
+    table = pd.read_parquet(out / "results.parquet")
+    assert list(table["point"]) == list(range(6))
+    row = table[(table["schedule.chunk"] == 20) & (table["schedule.overcommit"] == 4)].iloc[0]
+    sets = ("--set", "schedule.chunk=20", "--set", "schedule.overcommit=4")
+    found = comparison(oppo, "--schedules", "trl,oppo", *sets)
+    for ours, theirs in (("", "mean"), ("_low", "low"), ("_high", "high")):
+        assert row[f"speedup{ours}"] == pytest.approx(found["speedup"][theirs])
+        assert row[f"step{ours}_s"] == pytest.approx(found["step_s"][theirs])
+    metrics = found["metrics"]
+    assert row["kv_peak_tokens"] == max(m["kv_peak_tokens"] for m in metrics)
+    late = [1 - m["deferrals"].get("0", 0) / sum(m["deferrals"].values()) for m in metrics]
+    assert row["deferred_share"] == pytest.approx(sum(late) / 2)
+    bias = [m["trained_tokens_mean"] / m["admitted_tokens_mean"] - 1 for m in metrics]
+    assert row["length_bias"] == pytest.approx(sum(bias) / 2)
+    assert (row["status"], row["error"], row["seeds"]) == ("ok", "", 2)
+    pd.testing.assert_frame_equal(
+        table, pd.read_csv(out / "results.csv", keep_default_na=False), check_dtype=False
+    )
+
+
+def test_the_table_does_not_depend_on_jobs_or_on_what_was_there(oppo: Oppo, tiny: Path) -> None:
+    out, again = tiny.parent / "out", tiny.parent / "again"
+    assert oppo("sweep", tiny, "--out", out, "--jobs", 1).code == 0
+    assert oppo("sweep", tiny, "--out", again, "--jobs", 2).code == 0
+    assert tables(again) == tables(out)
+    lines = (out / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(lines) == 14  # two seeds of six points and of their one baseline
+    (again / "journal.jsonl").write_bytes(b"".join(lines[9:4:-1]) + lines[0][:30])
+    (again / "results.parquet").unlink()
+    document = json.loads(oppo("sweep", tiny, "--out", again, "--resume", "--json").out)
+    assert document["runs"] == 9
+    assert tables(again) == tables(out)
+
+
+def test_the_document_counts(oppo: Oppo, tiny: Path) -> None:
+    done = oppo("sweep", tiny, "--json", "--jobs", 1)
+    document = json.loads(done.out)
+    assert (document["points"], document["ok"], document["failed"]) == (6, 6, 0)
+    assert document["wall_s"] > 0
+    best = [one["speedup"]["mean"] for one in document["best"]]
+    assert best == sorted(best, reverse=True)
+    assert len(best) == 6
+
+
+BROKEN = """
+scenario = "tiny"
+steps = 1
+seeds = 1
+set = { "cluster.kv_tokens" = 50_000, "workload.max_response_tokens" = 20 }
+
+[axes]
+"schedule.pool" = { low = 38, high = 62, count = 25 }
+"schedule.batch" = { low = 1, high = 40, count = 40 }
+"""
+
+
+def test_of_a_thousand_points_three_fail_and_the_others_do_not_mind(
+    oppo: Oppo, written: Write
+) -> None:
+    """A pool below the batch is refused: 38 with 39 and 40, 39 with 40."""
+    file = written(BROKEN)
+    done = oppo("sweep", file, "--out", file.parent / "out", "--json", "--jobs", 2)
+    document = json.loads(done.out)
+    assert (document["points"], document["ok"], document["failed"]) == (1000, 997, 3)
+    assert done.code == 1
+    table = pd.read_parquet(file.parent / "out" / "results.parquet")
+    assert list(table["point"]) == list(range(1000))
+    failed = table[table["status"] == "failed"]
+    pairs = [(38, 39), (38, 40), (39, 40)]
+    assert list(zip(failed["schedule.pool"], failed["schedule.batch"], strict=True)) == pairs
+    for (pool, batch), error in zip(pairs, failed["error"], strict=True):
+        assert f"pool = {pool} is less than batch = {batch}: raise it" in error
+    assert failed["step_s"].isna().all()
+    assert (table[table["status"] == "ok"]["step_s"] > 0).all()
+    assert oppo("sweep", file, "--out", file.parent / "out", "--resume").code == 1
+
+
+def test_an_error_nobody_foresaw_fails_its_point_alone(
+    oppo: Oppo, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = units.Built._simulated
+
+    def broken(self: units.Built, unit: Unit, *rest: Any) -> Any:
+        if unit.id == 2 and unit.seed == 1:
+            raise ZeroDivisionError("division\nby zero")
+        return real(self, unit, *rest)
+
+    monkeypatch.setattr(units.Built, "_simulated", broken)
+    done = oppo("sweep", tiny, "--json", "--jobs", 1)
+    document = json.loads(done.out)
+    assert done.code == 1
+    assert [one["error"] for one in document["errors"]] == [
+        "ZeroDivisionError: division by zero (seed 1)"
+    ]
+    assert document["errors"][0]["values"] == {"schedule.chunk": 20, "schedule.overcommit": 4}
+    assert document["ok"] == 5
+
+
+def test_seeds_are_added_where_the_interval_is_wide_and_only_there(
+    oppo: Oppo, written: Write
+) -> None:
+    file = written(
+        'scenario = "tiny"\nsteps = 5\nseeds = 2\nenough = 0.05\nmax_seeds = 12\n'
+        '[axes]\nschedule = ["trl", "oppo"]\n'
+    )
+    assert oppo("sweep", file, "--out", file.parent / "out", "--jobs", 1).code == 0
+    trl, own = pd.read_parquet(file.parent / "out" / "results.parquet").itertuples()
+    assert (trl.speedup, trl.seeds) == (1.0, 2)  # against itself: no width at all
+    width = (own.speedup_high - own.speedup_low) / 2 / own.speedup
+    assert own.seeds == 12 or width <= 0.05
+    assert own.seeds > 2
+    kinds = [json.loads(line)["unit"] for line in (file.parent / "out/journal.jsonl").open()]
+    assert kinds.count("baseline") == own.seeds
+    assert kinds.count("point") == own.seeds + 2
+
+
+def test_a_changed_file_is_refused_with_what_changed(
+    oppo: Oppo, refused: Callable[..., str], tiny: Path
+) -> None:
+    out = tiny.parent / "out"
+    assert oppo("sweep", tiny, "--out", out, "--jobs", 1).code == 0
+    before = tables(out)
+    assert "add --resume" in refused("sweep", tiny, "--out", out)
+    changes = {
+        ("[20, 50]", "[20, 60]"): "axes.schedule.chunk is [20, 50] there and [20, 60] here",
+        ("steps = 3", "steps = 4"): "steps is 3 there and 4 here",
+        ("[axes]", 'baseline = "inter"\n[axes]'): "baseline is 'trl' there and 'inter' here",
+        ("[axes]", "set = { costs.round_s = 0.1 }\n[axes]"): "scenario.costs.round_s is 0.02 there",
+        ("seeds = 2", "seeds = 1"): "seeds is 0 to 1 there and 0 here",
+    }
+    for (old, new), said in changes.items():
+        tiny.write_text(TINY.replace(old, new))
+        assert said in refused("sweep", tiny, "--out", out, "--resume")
+    assert tables(out) == before
+    tiny.write_text(TINY.replace("seeds = 2", "seeds = 3"))
+    done = oppo("sweep", tiny, "--out", out, "--resume", "--json", "--jobs", 1)
+    assert json.loads(done.out)["runs"] == 7  # one more seed of six points and the baseline
+
+
+def test_runs_are_kept_on_request(oppo: Oppo, tiny: Path) -> None:
+    out = tiny.parent / "out"
+    assert oppo("sweep", tiny, "--out", out, "--keep-runs", "--jobs", 1).code == 0
+    assert len(list((out / "runs").iterdir())) == 14
+    steps = pd.read_json(out / "runs/point-5-seed-1/steps.jsonl", lines=True)
+    own = oppo(
+        *("run", "tiny", "--steps", 3, "--seed", 1, "--json", "--schedule", "oppo"),
+        *("--set", "schedule.chunk=50", "--set", "schedule.overcommit=4"),
+    )
+    mean = json.loads(own.out)["mean_step_s"]
+    assert math.isclose(steps["end_s"].iloc[-1] / 3, mean)
+
+
+def test_axes_of_every_kind_have_columns(oppo: Oppo, written: Write) -> None:
+    eager = 'base = "oppo"\nchunk = 30\n'
+    file = written(
+        'scenario = "tiny"\nsteps = 1\nseeds = 1\nbaseline = "none"\n[axes]\n'
+        'schedule = ["oppo", "own.toml"]\n'
+        '"schedule.overcommit" = [2, { policy = "reward-slope", most = 4 }]\n'
+        '"costs.round_s" = [0, 0.5]\n"workload.lengths" = [{ exponential = 50 }]\n'
+    )
+    (file.parent / "own.toml").write_text(eager)
+    assert oppo("sweep", file, "--out", file.parent / "out", "--jobs", 1).code == 0
+    table = pd.read_parquet(file.parent / "out/results.parquet")
+    assert len(table) == 8
+    assert set(table["costs.round_s"]) == {0.0, 0.5}
+    assert json.loads(table["schedule.overcommit"].iloc[-1]) == {
+        "policy": "reward-slope",
+        "most": 4,
+    }
+    assert set(table["schedule"]) == {"oppo", "own.toml"}
+    assert table["speedup"].isna().all()
+    assert table["step_low_s"].isna().all()  # one seed has no interval
