@@ -23,7 +23,7 @@ from oppo_real.ppo.trainer import Trainer
 from oppo_sim.config import ConfigError, Real, Scenario
 from oppo_sim.costs.layout import Layout
 from oppo_sim.engine import Lane, Limits
-from oppo_sim.workload.loads import workload
+from oppo_sim.workload.loads import lengths_alone
 
 
 def real_of(scenario: Scenario) -> Real:
@@ -112,7 +112,7 @@ def forced_lengths(scenario: Scenario, seed: int, stop_ids: Sequence[int]) -> Fo
     """Responses of the workload's lengths, where the scenario asks for them."""
     if real_of(scenario).lengths == "model":
         return None
-    return ForcedLengths(workload(scenario, seed).response_tokens, stop_ids)
+    return ForcedLengths(lengths_alone(scenario, seed).response_tokens, stop_ids)
 
 
 def _scorer(

@@ -15,12 +15,12 @@ from oppo_sim.config.fields import Count, Listed, Seed, Table
 from oppo_sim.config.paths import paths_of
 from oppo_sim.config.real import Real
 from oppo_sim.config.schedules import Defaults, compose
-from oppo_sim.config.workload import Workload
+from oppo_sim.config.workload import AnyReward, Lengths, Workload
 from oppo_sim.policies import CATALOG, Schedule
 
 
 class Scenario(Table):
-    """What is simulated. Every number that is not measured is named in `assumptions`."""
+    """What is simulated or trained. Every number that is not measured is named in `assumptions`."""
 
     name: str
     about: str = ""
@@ -30,7 +30,7 @@ class Scenario(Table):
     workload: Workload
     cluster: Cluster
     models: Models | None = None
-    costs: Costs
+    costs: Costs | None = None  # None: of a real run, which takes the time that it takes
     defaults: Defaults = Field(alias="schedule")
     real: Real | None = None  # the simulator does not read it
     _file: str = PrivateAttr(default="scenario")
@@ -80,9 +80,55 @@ class Scenario(Table):
         example = f" (as in --set {paths[0]}={short(value)})" if is_plain else ""
         return f"did you mean {' or '.join(paths)}{example}? known: {', '.join(known)}"
 
+    # What only a simulation reads; a file for training may leave it out.
+
+    def needed_costs(self) -> Costs:
+        """ConfigError where there are none."""
+        if self.costs is None:
+            raise self._not_simulated()
+        return self.costs
+
+    def needed_lengths(self) -> Lengths:
+        if self.workload.lengths is None:
+            raise self._not_simulated()
+        return self.workload.lengths
+
+    def needed_reward(self) -> AnyReward:
+        if self.workload.reward is None:
+            raise self._not_simulated()
+        return self.workload.reward
+
+    def _not_simulated(self) -> ConfigError:
+        missing = self._left_out()
+        verb = "is" if len(missing) == 1 else "are"
+        return ConfigError(
+            f"{self._file}: {' and '.join(missing)} {verb} missing, which `oppo train` does not "
+            "need and a simulation does: add it"
+        )
+
+    def _left_out(self) -> list[str]:
+        work = self.workload
+        tables = (
+            ("workload.lengths", work.lengths),
+            ("workload.reward", work.reward),
+            ("costs", self.costs),
+        )
+        return [field for field, table in tables if table is None]
+
+    @model_validator(mode="after")
+    def _simulates_or_trains(self) -> Scenario:
+        missing = self._left_out()
+        if missing and self.real is None:
+            raise ValueError(f"{missing[0]} is missing: add it")
+        if "workload.lengths" in missing and self.real and self.real.lengths == "workload":
+            raise ValueError(
+                "workload.lengths is missing: add it, or leave out real.lengths = 'workload'"
+            )
+        return self
+
     @model_validator(mode="after")
     def _costs_have_what_they_need(self) -> Scenario:
-        if self.costs.model == "roofline":
+        if self.costs is not None and self.costs.model == "roofline":
             if self.cluster.card is None:
                 raise ValueError(
                     "costs.model = 'roofline' needs cluster.card: name one, for example 'H200'"

@@ -174,11 +174,11 @@ class Drift(Table):
 
 
 class Workload(Table):
-    lengths: Annotated[Lengths, BeforeValidator(_named_or_file)]
+    lengths: Annotated[Lengths, BeforeValidator(_named_or_file)] | None = None  # None: a model's
     max_response_tokens: Tokens  # longer ones are cut there
     max_prompt_tokens: Tokens | None = None  # memory is reserved for it; None: the longest there is
     prompt_tokens: Tokens | None = None  # of every prompt; None: those that came with the lengths
-    reward: AnyReward
+    reward: AnyReward | None = None  # None: of a real run, which scores its own
     prompt_effect: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0  # of log-variance
     group: Rollouts | None = None  # responses to a prompt; None: the schedule's, with prompt_effect
     # so many prompts, then the same again; None: always new ones
@@ -187,7 +187,7 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _replay_fits(self) -> Workload:
-        replay = self.lengths.replay
+        replay = None if self.lengths is None else self.lengths.replay
         if isinstance(replay, tuple) and max(replay) > self.max_response_tokens:
             place, longest = max(enumerate(replay), key=lambda entry: entry[1])
             raise ValueError(

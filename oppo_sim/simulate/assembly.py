@@ -30,8 +30,8 @@ def machine(scenario: Scenario, seed: int | None = None) -> SimPyMachine:
         costs(scenario),
         workload(scenario, seed),
         Contention(**contention.model_dump()) if contention else Contention(),
-        round_s=scenario.costs.round_s,
-        learning=Learning(partial(update_worth, scenario.workload.reward.stale_penalty)),
+        round_s=scenario.needed_costs().round_s,
+        learning=Learning(partial(update_worth, scenario.needed_reward().stale_penalty)),
     )
 
 

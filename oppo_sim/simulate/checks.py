@@ -46,7 +46,7 @@ def _check_in_flight(scenario: Scenario, schedule: Schedule) -> None:
 
 def _decode_field(scenario: Scenario) -> str:
     """What to raise, or where it stands."""
-    match scenario.costs.model:
+    match scenario.needed_costs().model:
         case "constant":
             return "costs.decode_token_s"
         case "linear":

@@ -36,7 +36,7 @@ _HEADS: dict[str, Head] = {"reward": "scalar", "reference": "vocab", "critic": "
 
 def costs(scenario: Scenario) -> Costs:
     """Its cost model. ConfigError for an unknown card, model or engine."""
-    table = scenario.costs
+    table = scenario.needed_costs()
     with blaming(scenario.file, "costs"):
         match table:
             case tables.Constant():

@@ -13,7 +13,7 @@ from oppo_sim.policies import Schedule
 from oppo_sim.policies.chunk import sizes
 from oppo_sim.workload import Constant, Endless, QuantileTable, Replay
 from oppo_sim.workload.lengths import Lengths
-from oppo_sim.workload.loads import ALMOST_ONE, workload
+from oppo_sim.workload.loads import ALMOST_ONE, lengths_alone
 
 CAP = "workload.max_response_tokens"
 MOST_OF_A_LAW = 0.999  # a law has no longest response
@@ -32,9 +32,10 @@ def _cut(scenario: Scenario) -> str | None:
     """Lengths of the user's own that a cap cuts which the user did not set beside them."""
     changed, cap = scenario.changed, scenario.workload.max_response_tokens
     chosen = any(key.startswith("workload.lengths") for key in changed)
-    if CAP in changed or not (chosen or scenario.workload.lengths.file):
+    lengths = scenario.workload.lengths
+    if CAP in changed or lengths is None or not (chosen or lengths.file):
         return None
-    source = workload(scenario).lengths
+    source = lengths_alone(scenario).lengths
     if isinstance(source, Replay):  # never cut
         return None
     source = source.body if isinstance(source, Endless) else source

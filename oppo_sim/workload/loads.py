@@ -35,24 +35,20 @@ ALMOST_ONE = 1 - 2.0**-53  # the largest probability that is ever drawn
 
 def workload(scenario: Scenario, seed: int | None = None) -> Workload:
     """Its workload; `seed` None: the scenario's own."""
-    table = scenario.workload
-    with blaming(scenario.file, "workload.lengths"):
-        source = _source(scenario, table.lengths)
-    _check_cap(scenario, source)
+    table, source = scenario.workload, _checked_source(scenario)
     if table.prompt_tokens is None and source.prompts is None:
         raise ConfigError(
             f"{scenario.file}: workload.prompt_tokens is missing: "
             "these lengths came without prompts, so say how many tokens a prompt has"
         )
-    with blaming(scenario.file, "workload"):
-        return Workload(
-            source,
-            cap_tokens=table.max_response_tokens,
-            rewards=_rewards(scenario),
-            seed=scenario.seed if seed is None else seed,
-            prompts=table.prompt_tokens,
-            effects=_effects(scenario),
-        )
+    return _workload(scenario, seed, source, _rewards(scenario), table.prompt_tokens)
+
+
+def lengths_alone(scenario: Scenario, seed: int | None = None) -> Workload:
+    """`workload` where only response lengths count: a real run has its own prompts and rewards."""
+    source = _checked_source(scenario)
+    prompts = None if source.prompts is not None else 1
+    return _workload(scenario, seed, source, RewardPoints(((0, 0.0),), 0.0), prompts)
 
 
 def limits(scenario: Scenario, load: Workload | None = None) -> Limits:
@@ -85,9 +81,31 @@ def longest_response(load: Workload) -> int:
     return load.cap_tokens if load.effects.drift is not None else load.describe().max_tokens
 
 
+def _checked_source(scenario: Scenario) -> Source:
+    lengths = scenario.needed_lengths()
+    with blaming(scenario.file, "workload.lengths"):
+        source = _source(scenario, lengths)
+    _check_cap(scenario, source)
+    return source
+
+
+def _workload(
+    scenario: Scenario, seed: int | None, source: Source, rewards: Rewards, prompts: int | None
+) -> Workload:
+    with blaming(scenario.file, "workload"):
+        return Workload(
+            source,
+            cap_tokens=scenario.workload.max_response_tokens,
+            rewards=rewards,
+            seed=scenario.seed if seed is None else seed,
+            prompts=prompts,
+            effects=_effects(scenario),
+        )
+
+
 def _rewards(scenario: Scenario) -> Rewards:
     with blaming(scenario.file, "workload.reward"):
-        match scenario.workload.reward:
+        match scenario.needed_reward():
             case Saturating() as law:
                 return RewardCurve(law.start, law.plateau, law.tau_steps, law.noise)
             case Points() as given:

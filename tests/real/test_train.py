@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -78,6 +79,44 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(
     assert [r.staleness for r in one.steps] == [r.staleness for r in other.steps]
     if schedule == "oppo":
         assert any(r.carried for r in one.steps)
+
+
+def test_what_only_a_simulation_reads_may_be_left_out(config: Path, tmp_path: Path) -> None:
+    """Responses end where the model ends them; nothing asks what that would cost elsewhere."""
+    lean(config)
+    assert train(config, tmp_path / "run", "--steps", "2", *REPEATABLE) == 0
+    assert read_run(tmp_path / "run").complete
+    assert main(["trace", str(tmp_path / "run")]) == 0
+
+
+def test_lengths_of_the_workload_need_no_rewards_and_no_prompts(
+    config: Path, tmp_path: Path
+) -> None:
+    """They are those that they are with them."""
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    options = ["--schedule", "trl", "--steps", "1", *REPEATABLE]
+    assert train(config, whole, *options) == 0
+    lean(config, lengths=True)
+    assert train(config, part, *options) == 0
+    assert [r.tokens for r in read_run(whole).steps] == [r.tokens for r in read_run(part).steps]
+
+
+def test_a_simulation_says_what_is_missing(config: Path, tmp_path: Path, capsys: Any) -> None:
+    lean(config)
+    assert main(["run", str(config)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "workload.lengths and workload.reward and costs are missing" in said
+    assert main(["run", str(config), "--set", "real.lengths=workload"]) == 2
+    assert "workload.lengths is missing: add it, or leave out" in capsys.readouterr().err
+
+
+def lean(config: Path, *, lengths: bool = False) -> None:
+    """Leave out what only a simulation reads."""
+    text = re.sub(r"(?m)^(reward = \{|prompt_tokens).*\n", "", config.read_text())
+    text = re.sub(r"(?s)\[costs\].*?(?=\[schedule\])", "", text)
+    if not lengths:
+        text = re.sub(r"(?m)^lengths = .*\n", "", text)
+    config.write_text(text)
 
 
 LINEAR = ("--schedule", "trl", *REPEATABLE, "--set", "real.ppo.lr_schedule=linear")
