@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oppo_sim.cli import console
+from oppo_sim.cli import console, notes
 
 if TYPE_CHECKING:
     from oppo_sim.search.result import Result
@@ -57,6 +57,7 @@ def sweep(
     console.need_out(out, resume=resume, keep_runs=keep_runs)
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
     loaded = load_sweep(file, overrides=overrides, steps=steps, seeds=seeds)
+    notes.say(_remarks(loaded))
     if out is not None:
         from oppo_sim.search import folder
 
@@ -71,6 +72,18 @@ def sweep(
     else:
         _print(loaded, summary, out)
     return SOME_FAILED if summary.failed else None
+
+
+def _remarks(of: Sweep) -> list[str]:
+    """Of the first values of all axes, if they go together."""
+    from oppo_sim.simulate import remarks
+
+    first = {axis.path: axis.listed()[0] for axis in of.axes}
+    try:
+        scenario, schedule = of.problem.built("point", first)
+        return remarks(scenario, [schedule])
+    except ValueError:
+        return []
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from oppo_sim.config.files import (
     read_scenario,
     read_text,
     shipped_scenarios,
+    text_of,
     value_of,
     with_value,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "read_scenario",
     "read_text",
     "shipped_scenarios",
+    "text_of",
     "value_of",
     "with_value",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -34,7 +35,7 @@ def load_scenario(
     document, file, folder = read_scenario(name_or_path)
     for path, value in (overrides or {}).items():
         document = with_value(document, path, value_of(value))
-    changed = {path: str(value) for path, value in (overrides or {}).items()}
+    changed = {path: text_of(value) for path, value in (overrides or {}).items()}
     return parse_scenario(document, file, folder, changed)
 
 
@@ -145,3 +146,20 @@ def value_of(value: object) -> object:
         return tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):  # not TOML, or nothing that TOML can mean: a text
         return value
+
+
+def text_of(value: object) -> str:
+    """What `value_of` reads as the value; a text as it is."""
+    return value if isinstance(value, str) else _toml(value)
+
+
+def _toml(value: object) -> str:
+    match value:
+        case Mapping():
+            return f"{{ {', '.join(f'{key} = {_toml(inner)}' for key, inner in value.items())} }}"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case str() | bool():
+            return json.dumps(value)
+        case _:
+            return str(value)

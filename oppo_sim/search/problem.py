@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from oppo_sim.config import Scenario, load_schedule, parse_scenario, read_scenario, with_value
+from oppo_sim.config import (
+    Scenario,
+    load_schedule,
+    parse_scenario,
+    read_scenario,
+    text_of,
+    with_value,
+)
 from oppo_sim.policies import Schedule
 
 SCHEDULE = "schedule"  # the axis whose values are names or files of whole schedules
@@ -48,6 +55,7 @@ class Problem:
     steps: int | None = None  # None: the scenario's
     schedules: Path = Path()  # what paths of schedule files are relative to
     keep: Path | None = None  # where each unit leaves a run folder
+    sets: Mapping[str, str] = field(default_factory=dict)  # keys of it that are not the file's
 
     @classmethod
     def of(
@@ -70,15 +78,18 @@ class Problem:
             schedule=schedule,
             baseline=baseline,
             steps=steps,
+            sets={path: text_of(value) for path, value in (overrides or {}).items()},
         )
 
     def scenario(self, values: Values) -> Scenario:
         """The scenario at a point; ConfigError where it cannot be."""
         document: Mapping[str, Any] = self.document
+        changed = dict(self.sets)
         for path, value in values.items():
             if path != SCHEDULE:
                 document = with_value(document, path, value)
-        return parse_scenario(document, self.file, self.folder)
+                changed[path] = text_of(value)
+        return parse_scenario(document, self.file, self.folder, changed)
 
     def built(self, kind: Kind, values: Values) -> tuple[Scenario, Schedule]:
         """What a unit of that kind runs."""

@@ -14,6 +14,8 @@ from oppo_sim.config import (
     load_schedule,
     parse_scenario,
     shipped_scenarios,
+    text_of,
+    value_of,
 )
 from oppo_sim.policies import CATALOG
 
@@ -131,3 +133,19 @@ def test_numbers_stand_for_constant_policies() -> None:
     plain = load_scenario("tiny", {"schedule.chunk": 64, "schedule.overcommit": 3}).schedule()
     assert plain.chunk_policy.chunk_tokens(None) == 64  # type: ignore[arg-type]
     assert plain.overcommit_policy.overcommit(None) == 3  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (150, "150"),
+        (0.25, "0.25"),
+        (True, "true"),
+        ("whole", "whole"),
+        ([1, 2.5, "a"], '[1, 2.5, "a"]'),
+        ({"policy": "fixed", "tokens": 9}, '{ policy = "fixed", tokens = 9 }'),
+    ],
+)
+def test_what_was_changed_is_written_as_it_may_be_set(value: object, text: str) -> None:
+    assert text_of(value) == text
+    assert value_of(text) == value
