@@ -9,6 +9,7 @@ from experiments import (
     fixed_or_dynamic_d,
     lateness,
     learning,
+    runaways,
     scarce_kv,
     stale_caches,
     two_nodes,
@@ -27,6 +28,7 @@ _MODULES = (
     deferrals,
     stale_caches,
     two_nodes,
+    runaways,
     utilisation,
     learning,
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from experiments import deferrals, stale_caches, two_nodes, whole_responses
+from experiments import deferrals, runaways, stale_caches, two_nodes, whole_responses
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
 from oppo_sim.records import StepRecord
@@ -115,3 +117,34 @@ class TestDeferrals:
         lost = deferrals.Seen(10.0, (-0.1,), -0.1, 99, (0.0, 9.0), 5, 100.0)
         others = {"D = 16": seen, "D = 16, tokens thrown away": lost}
         assert deferrals.judged(others).verdict == verdict
+
+
+class TestRunaways:
+    CASE = runaways.Case("as the scenario has it", 2048, 0.001, "D = 32", 7.0, 0.3, 2.9)
+
+    @pytest.mark.parametrize(
+        ("changes", "verdict"),
+        [
+            ({}, "confirmed"),
+            ({"gain": 2.7}, "corrected"),
+            ({"share": 0.0}, "corrected"),
+            ({"cap": 1024}, "corrected"),
+            ({"longest": 5.0}, "corrected"),
+            ({"longest": 5.0, "gain": 2.0}, "confirmed"),
+            ({"longest": 5.0, "training": "cheaper"}, "confirmed"),
+        ],
+    )
+    def test_one_case_that_takes_less_corrects(self, changes: dict[str, Any], verdict: str) -> None:
+        """Where it is the only case as well as beside one that needs what is said."""
+        plain = self.CASE._replace(share=0.0, longest=4.0, gain=1.5)
+        other = self.CASE._replace(**changes)
+        cases = [plain, other] if changes in ({"gain": 2.7}, {}) else [plain, self.CASE, other]
+        assert runaways.judged(cases).verdict == verdict
+
+    def test_the_longest_of_a_batch(self) -> None:
+        """All but a hundredth end before 1,000 tokens: 1 - 0.99**112 of the batches run away."""
+        cap = 100_000
+        away = 1 - 0.99**112
+        longest = runaways.longest_over_mean(0.01, cap)
+        mean = 0.99 * 160 + 0.01 * cap
+        assert longest == pytest.approx((away * cap + (1 - away) * 600) / mean, rel=0.05)
