@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments import (
     binding_cap,
+    chunk_cost,
     chunk_size,
     deferrals,
     fixed_or_dynamic_d,
@@ -20,6 +21,7 @@ from experiments.result import Experiment
 
 _MODULES = (
     chunk_size,
+    chunk_cost,
     whole_responses,
     scarce_kv,
     binding_cap,

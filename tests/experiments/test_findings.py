@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments import deferrals, runaways, stale_caches, two_nodes, whole_responses
+from experiments import chunk_cost, deferrals, runaways, stale_caches, two_nodes, whole_responses
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
 from oppo_sim.records import StepRecord
@@ -148,3 +148,29 @@ class TestRunaways:
         longest = runaways.longest_over_mean(0.01, cap)
         mean = 0.99 * 160 + 0.01 * cap
         assert longest == pytest.approx((away * cap + (1 - away) * 600) / mean, rel=0.05)
+
+
+FREE = {64: 10.0, 500: 10.5, 2048: 12.0}
+INSIDE = {64: 12.0, 500: 10.0, 2048: 12.0}
+
+
+class TestChunkCost:
+    def test_the_optimum_is_inside_only_where_both_ends_are_slower(self) -> None:
+        assert chunk_cost.near({64: 10.0, 500: 10.09, 2048: 10.2}) == [64, 500]
+        assert chunk_cost.is_inside(INSIDE)
+        assert not chunk_cost.is_inside({64: 10.05, 500: 10.0, 2048: 12.0})
+
+    @pytest.mark.parametrize(
+        ("price_s", "free", "verdict"),
+        [
+            (0.5, FREE, "confirmed"),
+            (0.1, FREE, "corrected"),
+            (0.5, {64: 11.0, 500: 10.0, 2048: 10.0}, "corrected"),
+            (None, FREE, "undecided"),
+        ],
+    )
+    def test_the_verdict(self, price_s: float | None, free: dict[int, float], verdict: str) -> None:
+        curves: dict[tuple[str, float, float], dict[int, float]] = {("intra", 1.0, 0.0): free}
+        if price_s is not None:
+            curves["intra", 1.0, price_s] = INSIDE
+        assert chunk_cost.judged(curves).verdict == verdict
