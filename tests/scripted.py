@@ -63,6 +63,7 @@ class _Actor:
     chunk_tokens: int | None = None
     version: int = 0
     peak_tokens: int = 0
+    reprefilled_tokens: int = 0  # of responses
 
     @property
     def at_boundary(self) -> bool:
@@ -181,6 +182,7 @@ class ScriptedMachine:
             return
         stall_s = self._round_s if actor.round_ended else 0.0
         for rollouts in actor.prefills:
+            actor.reprefilled_tokens += sum(self._tokens[rollout] for rollout in rollouts)
             missing = sum(map(self._context, rollouts))
             stall_s += self._prefill_s(missing, 0) if missing else 0.0
         actor.prefills, actor.round_ended, actor.stalled = [], False, stall_s > 0.0
@@ -370,7 +372,7 @@ class ScriptedMachine:
         done = [task for task in self._tasks if task.end_s == self._now]
         for task in done:
             self._tasks.remove(task)
-            command, lane, start_s, peak = task.command, task.lanes[0], task.start_s, 0
+            command, lane, start_s, peak, again = task.command, task.lanes[0], task.start_s, 0, 0
             if isinstance(command, Train):
                 self._free(command.rollouts)
             elif isinstance(command, Sync):
@@ -381,7 +383,9 @@ class ScriptedMachine:
                     if command.kv == "recompute":  # includes all prefill that was owed
                         actor.cached, actor.prefills = {}, [set(actor.running)]
                     actor.peak_tokens = self._held(actor)
-            self._log(Done(self._now, lane, command, start_s, task.rewards, task.counts, peak))
+                    again, actor.reprefilled_tokens = again + actor.reprefilled_tokens, 0
+            done = Done(self._now, lane, command, start_s, task.rewards, task.counts, peak, again)
+            self._log(done)
         return bool(done)
 
     def _free(self, rollouts: Sequence[int]) -> None:

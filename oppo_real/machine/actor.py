@@ -63,6 +63,7 @@ class ActorLane:
         self._stopped = False
         self._round_left: int | None = None
         self._kv_peak = 0
+        self._reprefilled_tokens = 0
         self.version = 0
 
     def give(self, task: Task) -> None:
@@ -91,6 +92,7 @@ class ActorLane:
             return None
         if self._fresh:
             self._batch.prefill()
+            self._reprefilled_tokens += sum([self._running[r].tokens for r in self._fresh])
             self._fresh.clear()
             return NOTHING
         return self._decode()
@@ -191,7 +193,8 @@ class ActorLane:
             self._batch.recompute()
             self._fresh.update(self._running)
         peak, self._kv_peak = self._kv_peak, self._held()
-        return News(swapped=True, at_s=self._clock(), kv_peak_tokens=peak)
+        again, self._reprefilled_tokens = self._reprefilled_tokens, 0
+        return News(swapped=True, at_s=self._clock(), kv_peak_tokens=peak, reprefilled_tokens=again)
 
     # decoding
 

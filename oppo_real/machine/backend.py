@@ -172,12 +172,13 @@ class TorchBackend:
             return []
         sync.swapping -= 1
         sync.kv_peak_tokens = max(sync.kv_peak_tokens, news.kv_peak_tokens)
+        sync.reprefilled_tokens += news.reprefilled_tokens
         if sync.swapping:
             return []
         self._sync, self._standing = None, sync.command.lanes
         command, counts = sync.command, tuple(sorted(sync.counts))
-        lane, peak = command.lanes[0], sync.kv_peak_tokens
-        done = Done(news.at_s, lane, command, sync.start_s, (), counts, peak)
+        lane, peak, again = command.lanes[0], sync.kv_peak_tokens, sync.reprefilled_tokens
+        done = Done(news.at_s, lane, command, sync.start_s, (), counts, peak, again)
         return [self._stamped(done)]
 
     def _stamped(self, event: Event) -> Event:
@@ -229,4 +230,4 @@ class _Syncing:
         self.stopping = self.swapping = len(lanes)
         self.start_s = 0.0
         self.counts: Counts = ()
-        self.kv_peak_tokens = 0
+        self.kv_peak_tokens = self.reprefilled_tokens = 0

@@ -82,6 +82,7 @@ class News:
     at_s: float = 0.0
     counts: Counts = ()  # of its running rollouts, when it stopped
     kv_peak_tokens: int = 0  # since the last Sync
+    reprefilled_tokens: int = 0  # of responses, since the last Sync
     kept: Mapping[int, Cache] | None = None  # the answer to a Save
 
 

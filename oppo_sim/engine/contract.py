@@ -172,6 +172,9 @@ class Done(NamedTuple):
     kv_peak_tokens: int = (
         0  # Sync: the most KV tokens that one of its lanes held since the last Sync
     )
+    # Sync: response tokens that its lanes have prefilled again since the last Sync. A prefill that
+    # is due counts once it begins: not at all where its rollout leaves at the same boundary.
+    reprefilled_tokens: int = 0
 
 
 class Failed(NamedTuple):

@@ -81,7 +81,7 @@ class State:
         self.occupancy = Occupancy(lanes.values())
         self._start_s = 0.0
         self._seen = self.observe()
-        self._wasted = self._reprefilled = 0
+        self._wasted = 0
         self._score_s = self._hidden_s = 0.0
 
     def apply(self, entry: Entry) -> None:
@@ -148,8 +148,6 @@ class State:
             if row.home is not None:
                 row.home.kept -= 1
                 row.home = None
-            else:
-                self._reprefilled += tokens
             if row.oldest < 0:
                 row.oldest = self.version
             row.change_version(tokens, self.version)
@@ -310,7 +308,6 @@ class State:
                 if row.home is not None:
                     row.home.kept -= 1
                     row.home = None
-            self._reprefilled += sum(tokens for _, tokens in event.counts)
         self.version = command.version
         assert self.updated is not None
         self.records.append(self._record(self.updated, event))
@@ -318,7 +315,7 @@ class State:
         self.step += 1
         self.planned = False
         self._start_s = event.at_s
-        self._wasted = self._reprefilled = 0
+        self._wasted = 0
         self._score_s = self._hidden_s = 0.0
 
     def _failed(self, event: Failed) -> None:
@@ -356,7 +353,7 @@ class State:
             dropped=self.dropped,
             carried_tokens=sum([row.tokens for row in self.rollouts.values()]),
             wasted_tokens=self._wasted,
-            reprefilled_tokens=self._reprefilled,
+            reprefilled_tokens=event.reprefilled_tokens,
             kv_peak_tokens=event.kv_peak_tokens,
             score_s=self._score_s,
             hidden_score_s=self._hidden_s,

@@ -47,6 +47,8 @@ class ActorLane:
         self._reached_s = 0.0
         self._due_s = 0.0  # the end of a round, a change of task
         self._missing: list[dict[int, int]] = []  # prefills, each of rollouts and their context
+        self._again: dict[int, int] = {}  # the response tokens in these
+        self._reprefilled_tokens = 0
         self._anchor_s = 0.0
         self._held = False  # by a weight swap
         # the law, stretched where a scorer shares the device
@@ -81,6 +83,8 @@ class ActorLane:
         self.batch.add(rollout, tokens, final, prompt, reason)
         if not self.batch.forget(rollout):
             self._missing[-1][rollout] = prompt + tokens
+            if tokens:
+                self._again[rollout] = tokens
 
     def remove(self, rollouts: Sequence[int], keep_kv: bool) -> tuple[Counts, Counts]:
         """Take rollouts out: the tokens of those whose cache is kept, and of the rest.
@@ -98,6 +102,7 @@ class ActorLane:
 
     def _is_filled(self, left: Left) -> bool:
         """Whether a rollout that left had a cache; if not, it will not be prefilled any more."""
+        self._again.pop(left.rollout, None)
         unfilled = [missing.pop(left.rollout, None) for missing in self._missing]
         return not any(unfilled)
 
@@ -128,6 +133,7 @@ class ActorLane:
         """Go on after the stall that was due; `recompute` prefills all that runs, and only that."""
         if recompute:
             self._missing = [self.batch.contexts()]
+            self._again = dict(self.batch.counts())
         self._held = False
         self._reached_s = now_s
         self._plan()
@@ -184,6 +190,9 @@ class ActorLane:
         self._anchor, self._reached_s = position, reached_s
         self._due_s = 0.0
         self._missing.clear()
+        if self._again:
+            self._reprefilled_tokens += sum(self._again.values())
+            self._again.clear()
 
     def _make_room(self, at_s: float) -> None:
         """Preempt the youngest where memory is short."""
@@ -195,6 +204,11 @@ class ActorLane:
             self._emit(Paused(at_s, self.name, counts, False, "memory"))
             if not self.batch.rows and self._ran_dry is not None:
                 self._ran_dry(at_s)
+
+    def take_reprefilled(self) -> int:
+        """Response tokens that were prefilled again since the last call; at a boundary."""
+        tokens, self._reprefilled_tokens = self._reprefilled_tokens, 0
+        return tokens
 
     # what is ahead
 

@@ -203,7 +203,8 @@ class SimPyMachine:
             for lane in lanes:
                 lane.release(end_s, recompute)
             peak = max(lane.batch.take_peak() for lane in lanes)
-            done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak)
+            again = sum([lane.take_reprefilled() for lane in lanes])
+            done = Done(end_s, command.lanes[0], command, start_s, (), counts, peak, again)
             self._out.append(done)
 
         self._clock.at(end_s, Clock.TASK, done)

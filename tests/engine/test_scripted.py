@@ -595,6 +595,56 @@ def test_the_peak_counts_rows_before_they_leave_and_caches_that_are_kept() -> No
     assert done.kv_peak_tokens == 17
 
 
+def test_a_prefill_counts_as_another_once_it_begins() -> None:
+    """Of responses: a prompt is no part of it, and neither is what is fresh or kept."""
+    m = machine(A, lengths={0: 9, 1: 9, 2: 9}, prompts={0: 8})
+    sync = Sync(("a",), 1, "keep")
+    m.submit(generate("a", 0, 1, chunk=2))
+    m.wait()  # until 3.0: both have 2 tokens
+    m.submit(Pause("a", (0,), keep_kv=False), Pause("a", (1,), keep_kv=True))
+    m.wait()
+    m.submit(Generate("a", ((0, 2), (1, 2), (2, 0)), LONG, 2), sync)
+    (done,) = m.wait()  # before the stall
+    assert isinstance(done, Done)
+    assert done.reprefilled_tokens == 0
+    m.wait()  # (8 + 2) / 8 s of prefill for 0, and two tokens
+    m.submit(sync)
+    (done,) = m.wait()
+    assert isinstance(done, Done)
+    assert (done.at_s, done.reprefilled_tokens) == (3.0 + 1.25 + 2.0, 2)
+
+
+def test_who_leaves_at_the_boundary_where_it_joined_was_not_prefilled_again() -> None:
+    small = Lane("a", "actor", ("gpu0",), slots=4, kv_tokens=9)
+    m = machine(small, lengths={0: 9, 1: 9})
+    m.submit(generate("a", 0, 1))
+    preempted = Paused(4.0, "a", ((1, 4),), False, "memory")  # of 4 + 4, and 2 more do not fit
+    assert m.wait() == [preempted]
+    m.submit(Generate("a", ((1, 4),), LONG, None))
+    assert m.wait() == [preempted]
+    sync = Sync(("a",), 1, "keep")
+    m.submit(sync)
+    (done,) = m.wait()
+    assert isinstance(done, Done)
+    assert done.reprefilled_tokens == 0
+
+
+def test_recomputed_caches_count_in_place_of_what_was_due() -> None:
+    m = machine(A, lengths={0: 9, 1: 9})
+    m.submit(generate("a", 0, 1, chunk=2))
+    m.wait()
+    m.submit(Pause("a", (1,), keep_kv=False))
+    m.wait()
+    sync = Sync(("a",), 1, "recompute")
+    m.submit(Generate("a", ((1, 2),), LONG, 2), sync)
+    m.wait()
+    m.wait()  # both prefilled, and two more tokens of each
+    m.submit(sync)
+    (done,) = m.wait()
+    assert isinstance(done, Done)
+    assert done.reprefilled_tokens == 2 + 2
+
+
 def test_the_youngest_rollout_is_preempted_when_memory_runs_out() -> None:
     small = Lane("a", "actor", ("gpu0",), slots=4, kv_tokens=10)
     m = machine(small, lengths={0: 6, 1: 9}, prompts={0: 2, 1: 2})

@@ -18,7 +18,7 @@ from tests.engine.test_replay import assert_decisions_replay
 from tests.engine.test_two_machines import schedules, small
 from tests.real.fakes import Bench, reward
 from tests.simulator.lab import CAP, PROMPT_CAP, Run, Work, room
-from tests.simulator.ledger import Ledger
+from tests.simulator.ledger import Ledger, prefilled_again
 
 WORK = Work([5, 12, 30, 7, 55, 1, 18, 9, 24, 3, 13])
 HOSTS = ("inline", "threads")
@@ -51,6 +51,8 @@ def keeps_the_contract(run: Run) -> None:
     last = run.records[-1]
     assert book.admitted == last.admitted
     assert len(book.dropped) == last.dropped
+    least, most = prefilled_again(run.log)
+    assert least <= sum(record.reprefilled_tokens for record in run.records) <= most
     assert_decisions_replay(run)
     stamps = [entry.at_s for entry in run.log if hasattr(entry, "at_s")]
     assert stamps == sorted(stamps)

@@ -181,3 +181,43 @@ def most_on_a_lane(log: Iterable[Entry]) -> Mapping[str, int]:
             case Done(command=Sync(kv="recompute")):
                 at = {rollout: lane for rollout, lane in at.items() if rollout in running}
     return most
+
+
+def prefilled_again(log: Iterable[Entry]) -> tuple[int, int]:
+    """At least, and at most, how many response tokens were prefilled again by the last Sync.
+
+    A log does not show prefills. At most: whatever began without its cache. At least: of these, who
+    has decoded since.
+    """
+    least = most = 0
+    bounds = (0, 0)
+    kept: set[int] = set()
+    due: dict[int, int] = {}
+
+    def decoded(counts: Iterable[tuple[int, int]]) -> int:
+        return sum(due.pop(r) for r, tokens in counts if tokens > due.get(r, tokens))
+
+    for entry in log:
+        match entry:
+            case Generate(starts=starts):
+                due |= {r: tokens for r, tokens in starts if r not in kept}
+                most += sum(tokens for r, tokens in starts if r not in kept)
+                kept -= {r for r, _ in starts}
+            case Finished() | Emitted():
+                least += decoded(known_counts(entry))
+            case Paused(counts=counts, kv_kept=is_kept):
+                least += decoded(counts)
+                for rollout, _ in counts:
+                    least += due.pop(rollout, 0) if is_kept else 0
+                    due.pop(rollout, None)
+                kept |= {r for r, _ in counts} if is_kept else set()
+            case Drop(rollouts):
+                kept -= set(rollouts)
+            case Done(command=Sync(kv=kv), counts=counts):
+                least += decoded(counts)
+                bounds = least, most
+                if kv == "recompute":
+                    kept.clear()
+                    due |= dict(counts)
+                    most += sum(tokens for _, tokens in counts)
+    return bounds

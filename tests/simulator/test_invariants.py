@@ -34,7 +34,7 @@ from tests.simulator.lab import (
     seven_billion,
     until,
 )
-from tests.simulator.ledger import Ledger, busy_seconds, most_on_a_lane
+from tests.simulator.ledger import Ledger, busy_seconds, most_on_a_lane, prefilled_again
 
 LENGTHS = Work([5, 12, 30, 7, 55, 1, 18, 9, 24, 3, 13])
 TUG_OF_WAR = Contention(decode_stretch=1.5, score_stretch=1.25, switch_s=3 * TICK)
@@ -198,6 +198,21 @@ def test_i3_the_peak_is_that_of_the_fullest_instant(lengths: list[int], prompt: 
     t = np.arange(1, CAP + 1)
     alive = (np.array(lengths)[:, None] >= t).sum(axis=0)
     assert run.records[0].kv_peak_tokens == (alive * (prompt + t)).max()
+
+
+@given(runs())
+def test_what_is_prefilled_again_is_within_what_the_log_allows(run: Run) -> None:
+    least, most = prefilled_again(run.log)
+    assert least <= sum(r.reprefilled_tokens for r in run.records) <= most
+
+
+def test_who_is_preempted_where_it_joined_is_not_counted() -> None:
+    """Memory for one and a half, placed again and again: many prefills that are due never begin."""
+    schedule = small("oppo", kv_reserve_tokens=2, refill="event", scoring="batch")
+    lanes = room(2, trainer="own", kv_tokens=16 + CAP)
+    run = play(schedule, lanes, DYADIC, Work([40, 5, 35, 60, 22]), steps=12)
+    least, most = prefilled_again(run.log)
+    assert least <= sum(r.reprefilled_tokens for r in run.records) < most
 
 
 # I4
