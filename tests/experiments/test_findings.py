@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from experiments import chunk_cost, deferrals, runaways, stale_caches, two_nodes, whole_responses
+from experiments import (
+    chunk_cost,
+    data_parallel,
+    deferrals,
+    runaways,
+    stale_caches,
+    two_nodes,
+    whole_responses,
+)
+from experiments.scoring_share import Needed
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
+from oppo_sim.config import load_scenario
 from oppo_sim.records import StepRecord
+from oppo_sim.simulate import workload
 
 
 class TestWholeResponses:
@@ -174,3 +185,60 @@ class TestChunkCost:
         if price_s is not None:
             curves["intra", 1.0, price_s] = INSIDE
         assert chunk_cost.judged(curves).verdict == verdict
+
+
+class TestDataParallel:
+    CURVE: ClassVar = {1.0: 1.5, 0.7: 1.2, 0.5: 1.0}
+
+    def test_the_ratio_that_gives_the_papers_lies_on_the_line(self) -> None:
+        assert data_parallel.reached(self.CURVE) == pytest.approx(0.76)
+
+    @pytest.mark.parametrize(
+        ("curve", "at_vllm", "verdict"),
+        [
+            (CURVE, (0.4, 0.9), "confirmed"),
+            (CURVE, (0.4, 1.1), "corrected"),
+            ({1.0: 2.0, 0.5: 1.2}, (0.4, 0.9), "corrected"),
+            ({1.0: 1.2, 0.5: 1.0}, (0.4, 0.9), "undecided"),
+        ],
+    )
+    def test_the_verdict(
+        self, curve: dict[float, float], at_vllm: tuple[float, float], verdict: str
+    ) -> None:
+        assert data_parallel.judged(curve, at_vllm, 1.2).verdict == verdict
+
+    def test_vllm_is_faster_by_its_cost_model(self) -> None:
+        """0.113 ms a layer and a roofline beside 0.894 ms a layer."""
+        assert 0.113 / 0.894 < data_parallel.vllm_ratio() < 1
+
+
+class TestScoringShare:
+    def test_scoring_that_overlap_hides_whole(self) -> None:
+        """100 s of other stages: a fifth more makes 120 s, of which a sixth is scoring."""
+        assert scoring_share.scoring_s(100.0, 1.2) / 120 == pytest.approx(1 - 1 / 1.2)
+
+    def test_the_flops_of_a_forward(self) -> None:
+        """2 FLOPs per weight and token; attention adds little at such lengths, padding a lot."""
+        scenario = load_scenario("stackexchange-7b")
+        load = workload(scenario, 0)
+        count = scoring_share.BATCHES * 112
+        responses = load.responses(range(count))
+        prompts = [load.prompt_tokens(rollout) for rollout in range(count)]
+        tokens = (sum(responses) + sum(prompts)) / scoring_share.BATCHES
+        seconds = scoring_share.at_peak_s("stackexchange-7b", 1, padded=False)
+        assert seconds == pytest.approx(2 * 6.526e9 * tokens / 989e12, rel=0.05)
+        longest = [max(responses[at : at + 112]) for at in range(0, count, 112)]
+        padded = scoring_share.at_peak_s("stackexchange-7b", 1, padded=True)
+        rows = (max(prompts) + sum(longest) / len(longest)) * 112
+        assert padded / seconds == pytest.approx(rows / tokens, rel=0.1)
+
+    @pytest.mark.parametrize(
+        ("one", "three", "verdict"),
+        [(0.05, 0.5, "confirmed"), (0.4, 0.9, "corrected"), (0.2, 0.9, "undecided")],
+    )
+    def test_the_verdict(self, one: float, three: float, verdict: str) -> None:
+        needed = {
+            ("a", 1, False): Needed(1.0, 1 / one, one),
+            ("a", 3, True): Needed(1.0, 1 / three, three),
+        }
+        assert scoring_share.judged(needed).verdict == verdict
