@@ -17,6 +17,7 @@ from oppo_real.machine.messages import Read, Worker
 from oppo_real.machine.sharing import Sharing, Team
 from oppo_real.machine.store import Store
 from oppo_real.networks.loading import Models, load_models
+from oppo_real.networks.rules import RuleReward
 from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.ppo.trainer import Trainer
 from oppo_real.prompts import Prompts, read_prompts
@@ -89,7 +90,10 @@ def machine(
         group=schedule.group,
     )
     limits = _limits(scenario, models, prompts)
-    build = Build(scenario, models, limits, seed, Clock(saved.engine["now_s"] if saved else 0.0))
+    if isinstance(models.reward, RuleReward):
+        prompts.check_columns(models.reward.columns.needed, f"real.reward = {real.reward!r}")
+    clock = Clock(saved.engine["now_s"] if saved else 0.0)
+    build = Build(scenario, models, limits, seed, clock, prompts)
     trainer = build.trainer(steps)
     store = Store(prompts)
     if saved is not None:

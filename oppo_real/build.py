@@ -18,8 +18,10 @@ from oppo_real.machine.processes import ProcessScorer
 from oppo_real.networks.decoding import ContinuousBatch
 from oppo_real.networks.lengths import ForcedLengths
 from oppo_real.networks.loading import Models, load_scorer
-from oppo_real.networks.scoring import RuleReward, Scorer
+from oppo_real.networks.rules import RuleReward
+from oppo_real.networks.scoring import Scorer
 from oppo_real.ppo.trainer import Trainer
+from oppo_real.prompts import Prompts
 from oppo_sim.config import ConfigError, Real, Scenario
 from oppo_sim.costs.layout import Layout
 from oppo_sim.engine import Lane, Limits
@@ -45,6 +47,7 @@ class Build:
     limits: Limits
     seed: int
     clock: Clock
+    prompts: Prompts | None = None  # whose columns a reward function may ask for
 
     @property
     def real(self) -> Real:
@@ -94,18 +97,21 @@ class Build:
             weights = _no_weights if self.shares_weights else partial(_weights, models.actor)
             return TrainerLane(lane.name, trainer, self.clock, synchronise, weights)
         if real.workers == "processes":
-            arguments = (self.scenario, self.seed, models.stop_ids)
+            beside = self.prompts if isinstance(models.reward, RuleReward) else None
+            arguments = (self.scenario, self.seed, models.stop_ids, beside)
             threads = real.scorer_threads
             return ProcessScorer(lane.name, build_scorer, arguments, threads, self.clock)
-        scorer = _scorer(real, models.reward, models.reference, self.rule())
+        scorer = _scorer(real, models.reward, models.reference, self.rule(), self.prompts)
         return ScorerLane(lane.name, scorer, self.clock, synchronise)
 
 
-def build_scorer(scenario: Scenario, seed: int, stop_ids: Sequence[int]) -> Scorer:
+def build_scorer(
+    scenario: Scenario, seed: int, stop_ids: Sequence[int], prompts: Prompts | None = None
+) -> Scorer:
     """For a process of its own, which loads the frozen models itself."""
     real = real_of(scenario)
     reward, reference = load_scorer(real, scenario.folder, seed)
-    return _scorer(real, reward, reference, forced_lengths(scenario, seed, stop_ids))
+    return _scorer(real, reward, reference, forced_lengths(scenario, seed, stop_ids), prompts)
 
 
 def forced_lengths(scenario: Scenario, seed: int, stop_ids: Sequence[int]) -> ForcedLengths | None:
@@ -120,7 +126,10 @@ def _scorer(
     reward: nn.Module | RuleReward,
     reference: nn.Module | None,
     rule: ForcedLengths | None,
+    prompts: Prompts | None,
 ) -> Scorer:
+    if isinstance(reward, RuleReward) and prompts is not None:
+        reward = reward.beside(prompts.beside)
     return Scorer(
         reward,
         reference if "reference" in real.on_scorer else None,

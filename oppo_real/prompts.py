@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,16 +15,24 @@ from oppo_real.errors import ModelError
 Encode = Callable[[str], Sequence[int]]
 
 
+class Prompt(NamedTuple):
+    """A line of the file."""
+
+    ids: tuple[int, ...]
+    place: str = ""  # file:line
+    columns: Mapping[str, Any] = {}  # what else stands there; reward functions may ask for it
+
+
 class Prompts:
     """Token ids by rollout. All are gone through, in an order of the seed's, then all anew.
 
     A group's rollouts share a prompt. Raises ModelError where there is none.
     """
 
-    def __init__(self, prompts: Sequence[Sequence[int]], *, seed: int, group: int = 1) -> None:
+    def __init__(self, prompts: Sequence[Prompt], *, seed: int, group: int = 1) -> None:
         if not prompts:
             raise ModelError("real.prompts: there is no prompt; give at least one")
-        self._prompts = [tuple(prompt) for prompt in prompts]
+        self._prompts = prompts
         self._seed, self._group = seed, group
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
@@ -33,9 +42,30 @@ class Prompts:
     @property
     def longest(self) -> int:
         """Tokens of the longest one."""
-        return max(map(len, self._prompts))
+        return max(len(prompt.ids) for prompt in self._prompts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Prompts, seed=self._seed, group=self._group), (self._prompts,)
 
     def __call__(self, rollout: int) -> tuple[int, ...]:
+        return self._of(rollout).ids
+
+    def beside(self, rollout: int) -> tuple[str, Mapping[str, Any]]:
+        """Where a rollout's prompt stands, and its columns."""
+        prompt = self._of(rollout)
+        return prompt.place, prompt.columns
+
+    def check_columns(self, needed: Sequence[str], field: str) -> None:
+        """ModelError naming the first prompt that lacks one."""
+        for prompt in self._prompts:
+            for name in needed:
+                if name not in prompt.columns:
+                    raise ModelError(
+                        f"{field}: asks for {name!r}, which {prompt.place} does not have; add it "
+                        "to every prompt, or give the parameter a default"
+                    )
+
+    def _of(self, rollout: int) -> Prompt:
         epoch, place = divmod(rollout // self._group, len(self._prompts))
         return self._prompts[self._order(epoch)[place]]
 
@@ -44,9 +74,10 @@ class Prompts:
         return [int(place) for place in order]
 
 
-def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[list[int]]:
+def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[Prompt]:
     """One prompt a line: `prompt_ids`, or `prompt` as text where there is a tokenizer to `encode`.
 
+    What else a line has are its columns.
     Raises ModelError naming the line.
     """
     prompts = []
@@ -64,7 +95,7 @@ def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[lis
     return prompts
 
 
-def _prompt(line: str, encode: Encode | None, vocabulary: int, where: str) -> list[int]:
+def _prompt(line: str, encode: Encode | None, vocabulary: int, where: str) -> Prompt:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -88,4 +119,5 @@ def _prompt(line: str, encode: Encode | None, vocabulary: int, where: str) -> li
         raise ModelError(
             f"{where}: token id {wrong[0]} is not in the actor's vocabulary of {vocabulary}"
         )
-    return ids
+    columns = {name: value for name, value in row.items() if name not in ("prompt", "prompt_ids")}
+    return Prompt(tuple(ids), where, columns)

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from oppo_real.errors import ModelError
-from oppo_real.networks.models import context_tokens, critic_of, is_rule, load, load_rule
-from oppo_real.networks.scoring import RuleReward
+from oppo_real.networks.models import context_tokens, critic_of, load
+from oppo_real.networks.rules import RuleReward, is_rule, load_rule
 from oppo_real.networks.vocabulary import (
     check_same_tokens,
     check_vocabulary,

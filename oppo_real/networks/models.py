@@ -7,11 +7,7 @@ Mistakes are ModelErrors that name the field, its value and the remedy.
 from __future__ import annotations
 
 import copy
-import importlib
-import inspect
 import json
-import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import shorten
@@ -31,7 +27,6 @@ from oppo_real.networks.logprobs import head_of
 from oppo_real.networks.scoring import score_head
 
 Kind = Literal["actor", "reference", "reward", "critic"]
-_RULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
 
 
@@ -102,40 +97,6 @@ def context_tokens(model: Any) -> int | None:
     """Tokens of prompt and response that the model can read; None: it names no bound."""
     most = getattr(model.config, "max_position_embeddings", None)
     return None if most is None else int(most)
-
-
-def is_rule(source: str) -> bool:
-    """Whether `real.reward` names a function, as package.module:function does."""
-    return _RULE.fullmatch(source) is not None
-
-
-def load_rule(source: str) -> Callable[[Any, Any], float]:
-    """The function at `package.module:function`; modules of the working directory count."""
-    field = f"real.reward = {source!r}"
-    if not is_rule(source):
-        raise ModelError(f"{field}: must be package.module:function")
-    module_name, name = source.split(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # whatever the user's module raises
-        raise ModelError(
-            f"{field}: cannot import {module_name} ({type(error).__name__}: {error}); it must be "
-            "installed or in the working directory"
-        ) from error
-    function = getattr(module, name, None)
-    if function is None:
-        raise ModelError(f"{field}: {module_name} has no {name}; write one that takes two texts")
-    try:
-        inspect.signature(function).bind("prompt", "response")
-    except (TypeError, ValueError):
-        raise ModelError(
-            f"{field}: cannot be called as {name}(prompt, response); it takes two texts and "
-            "returns a number"
-        ) from None
-    found: Callable[[Any, Any], float] = function
-    return found
 
 
 def refuse_unsupported(config: PreTrainedConfig, field: str) -> None:

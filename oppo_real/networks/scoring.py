@@ -9,7 +9,7 @@ all but the last token that is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from oppo_real.errors import ModelError
 from oppo_real.networks.cache import SlotCache, groups, padded
 from oppo_real.networks.logprobs import LogitRule, Targets, head_of, token_logprobs
+from oppo_real.networks.rules import RuleReward
 
 
 class ScoreChunk(NamedTuple):
@@ -41,27 +42,6 @@ class Scored(NamedTuple):
     reward: float | None  # of a last chunk
     reference: Tensor | Sequence[float] | None = None  # log-probabilities of the tokens
     values: Tensor | Sequence[float] | None = None  # of the states before the tokens
-
-
-class RuleReward:
-    """A function of (prompt, response) as the reward: texts, or token ids without `decode`."""
-
-    def __init__(
-        self,
-        function: Callable[[Any, Any], float],
-        decode: Callable[[list[int]], str] | None = None,
-    ) -> None:
-        self._function, self._decode = function, decode
-
-    def __call__(self, rollout: int, prompt: list[int], response: list[int]) -> float:
-        texts = (self._decode(prompt), self._decode(response)) if self._decode else None
-        try:
-            return float(self._function(*(texts or (prompt, response))))
-        except Exception as error:
-            raise ModelError(
-                f"rollout {rollout}: the reward function failed with {type(error).__name__}: "
-                f"{error}; it must return a number for every response"
-            ) from error
 
 
 @dataclass

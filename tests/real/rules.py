@@ -19,5 +19,12 @@ def raises(prompt: Sequence[int], response: Sequence[int]) -> float:
     raise KeyError("no such word")
 
 
+def matches(prompt: Sequence[int], response: Sequence[int], *, answer: str) -> float:
+    """How often the answer, a column of the prompts, is written; of each prompt it is its own."""
+    if int(answer) != prompt[0]:
+        raise ValueError(f"{answer} is not the answer to {list(prompt)}")
+    return sum(token == int(answer) for token in response) / len(response)
+
+
 def says(prompt: Sequence[int], response: Sequence[int]) -> str:
     return "good"

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from oppo_real.prompts import Prompts
+from oppo_real.prompts import Prompts, read_prompts
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
 from tests.real import rules, tiny
@@ -140,13 +140,27 @@ def test_a_padding_token_that_ends_responses_is_no_mistake(config: Path, tmp_pat
 
 
 @pytest.mark.parametrize("workers", ["inline", "threads"])
-@pytest.mark.parametrize(("rule", "why"), [("raises", "KeyError"), ("says", "ValueError")])
-def test_a_reward_that_fails_names_its_rollout(
-    rule: str, why: str, workers: str, config: Path, tmp_path: Path, capsys: Any
+@pytest.mark.parametrize(
+    ("rule", "why", "line"),
+    [("raises", "failed with KeyError", "raise KeyError"), ("says", "returned 'good'", "def says")],
+)
+def test_a_reward_that_fails_names_its_rollout_and_both_lines(
+    rule: str, why: str, line: str, workers: str, config: Path, tmp_path: Path, capsys: Any
 ) -> None:
+    """The line of the prompts file, and that of the user's code."""
     sets = ["--set", RULE + rule, "--set", f"real.workers={workers}"]
     said = complaint(capsys, config, tmp_path / "run", *sets)
-    assert re.search(rf"lane scorer0 .*rollout \d+: the reward function failed with {why}", said)
+    place = rf"lane scorer0 .*rollout \d+, \S+/prompts.jsonl:\d+: the reward function {why}"
+    assert re.search(place, said)
+    found = re.search(r"(/\S+rules.py):(\d+)", said)
+    assert found is not None
+    assert Path(found[1]).read_text().splitlines()[int(found[2]) - 1].strip().startswith(line)
+
+
+def test_a_column_that_the_prompts_lack(config: Path, tmp_path: Path, capsys: Any) -> None:
+    said = complaint(capsys, config, tmp_path / "run", "--set", RULE + "matches")
+    assert re.search(r"real.reward = 'tests.real.rules:matches': asks for 'answer', which ", said)
+    assert "prompts.jsonl:1 does not have; add it to every prompt" in said
 
 
 @pytest.mark.parametrize("mistake", ["real.actor=nope.json", RULE + "raises"])
@@ -173,7 +187,7 @@ def test_nothing_is_trained_on_a_reward_that_is_no_number(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert train(config, whole, *options) == 0
     with monkeypatch.context() as patch:
-        given = [json.loads(line)["prompt_ids"] for line in (tmp_path / "prompts.jsonl").open()]
+        given = read_prompts(tmp_path / "prompts.jsonl", None, tiny.VOCAB)
         patch.setattr(rules, "BROKEN", Prompts(given, seed=0)(9)[0])  # in none of the first nine
         said = complaint(capsys, config, broken, *options)
     found = re.search(r"rollout (\d+): its reward is nan; nothing is trained on it", said)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from oppo_real.errors import ModelError
-from oppo_real.networks import models, vocabulary
+from oppo_real.networks import models, rules, vocabulary
 from tests.real import tiny
 
 
@@ -162,9 +162,9 @@ def test_a_rule_is_a_function_of_two_texts(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "broken_rules.py").write_text("raise RuntimeError('no')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert models.is_rule("some_rules:brief")
-    assert not models.is_rule("models/reward")
-    assert models.load_rule("some_rules:brief")("a", "bcd") == -3
+    assert rules.is_rule("some_rules:brief")
+    assert not rules.is_rule("models/reward")
+    assert rules.load_rule("some_rules:brief")("a", "bcd") == -3
     for source, words in (
         ("some_rules", "must be package.module:function"),
         ("no_such_rules:brief", "cannot import no_such_rules .*ModuleNotFoundError"),
@@ -174,7 +174,32 @@ def test_a_rule_is_a_function_of_two_texts(tmp_path: Path, monkeypatch: pytest.M
         ("some_rules:number", "cannot be called as number"),
     ):
         with pytest.raises(ModelError, match=words):
-            models.load_rule(source)
+            rules.load_rule(source)
+
+
+def scaled(prompt: str, response: str, *, answer: str, scale: float = 1.0) -> float:
+    return scale * response.count(answer)
+
+
+def third(prompt: str, response: str, answer: str) -> float:
+    return float(response == answer)
+
+
+def everything(prompts: str, response: str, **columns: Any) -> float:
+    assert columns == {"answer": "b", "level": 3}
+    return float(columns["level"])
+
+
+@pytest.mark.parametrize(
+    ("function", "needed", "worth"),
+    [(scaled, ("answer",), 2.0), (third, ("answer",), 0.0), (everything, (), 3.0)],
+)
+def test_a_rule_takes_columns_by_name(function: Any, needed: tuple[str, ...], worth: float) -> None:
+    """Those it names; with ** all but what it already has."""
+    columns = {"answer": "b", "level": 3, "response": "another's"}
+    rule = rules.RuleReward(function, lambda ids: "abb", lambda rollout: ("here", columns))
+    assert rule.columns.needed == needed
+    assert rule(0, [1], [2]) == worth
 
 
 # tokens

@@ -14,7 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassifi
 
 from oppo_real.errors import ModelError
 from oppo_real.networks import cache as caches
-from oppo_real.networks.scoring import RuleReward, ScoreChunk, Scorer
+from oppo_real.networks.rules import RuleReward
+from oppo_real.networks.scoring import ScoreChunk, Scorer
 from tests.real import tiny
 
 Rows = dict[int, tuple[list[int], list[int]]]
@@ -254,7 +255,7 @@ def raises(prompt: str, response: str) -> float:
     ("function", "words"),
     [
         (raises, "rollout 4: the reward function failed with KeyError"),
-        (lambda prompt, response: None, "rollout 4: the reward function failed with TypeError"),
+        (lambda prompt, response: None, "rollout 4: the reward function returned None"),
         (lambda prompt, response: math.nan, "rollout 4: its reward is nan"),
         (lambda prompt, response: math.inf, "rollout 4: its reward is inf"),
     ],

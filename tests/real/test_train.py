@@ -119,6 +119,20 @@ def lean(config: Path, *, lengths: bool = False) -> None:
     config.write_text(text)
 
 
+@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+def test_a_reward_function_gets_the_columns_of_its_prompt(
+    workers: str, config: Path, tmp_path: Path
+) -> None:
+    """`matches` raises where the answer is not that of the prompt it is called with."""
+    lines = [{"prompt_ids": [2 + i, 3 + i, 4 + i], "answer": str(2 + i)} for i in range(10)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "prompts.jsonl").write_text(text)
+    sets = ["real.reward=tests.real.rules:matches", f"real.workers={workers}"]
+    options = [part for one in sets for part in ("--set", one)]
+    assert train(config, tmp_path / "run", "--steps", "3", *options) == 0
+    assert read_run(tmp_path / "run").complete
+
+
 LINEAR = ("--schedule", "trl", *REPEATABLE, "--set", "real.ppo.lr_schedule=linear")
 
 
