@@ -48,11 +48,14 @@ class Store:
         self._prompts = prompts
         self.rows: dict[int, Row] = {}
 
+    def prompt(self, rollout: int) -> tuple[int, ...]:
+        return tuple(self._prompts(rollout))
+
     def start(self, rollout: int, tokens: int) -> Row:
         """A rollout goes to a lane with this many of its tokens; what it had beyond is lost."""
         row = self.rows.get(rollout)
         if row is None:
-            row = self.rows[rollout] = Row(tuple(self._prompts(rollout)))
+            row = self.rows[rollout] = Row(self.prompt(rollout))
         if tokens > len(row.ids):
             raise ValueError(f"rollout {rollout} starts at {tokens}, it has {len(row.ids)} tokens")
         for along in (row.ids, row.logprobs, row.versions):

@@ -74,6 +74,14 @@ def write_trace(
     return written
 
 
+def events_of(folder: Path) -> Iterator[Event]:
+    """A run's events as a trace has them. Raises RunError."""
+    header, tracks = read_header(folder), tracks_of(folder)
+    if not tracks.home:
+        raise RunError(no_spans(folder, header))
+    return _events(folder, header, tracks, Written(folder))
+
+
 def _events(folder: Path, header: Header, tracks: Tracks, written: Written) -> Iterator[Event]:
     yield from _names(header, tracks)
     trained = 0

@@ -21,11 +21,13 @@ from oppo_sim.cli import (
     lists,
     notes,
     plot,
+    profile,
     reproduce,
     run,
     sweep,
     trace,
     train,
+    validate,
 )
 from oppo_sim.engine import EngineError
 
@@ -46,6 +48,8 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.command("trace")(trace.trace)
 app.command("plot")(plot.plot)
+app.command("profile")(profile.profile)
+app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 app.command("bench")(bench.bench)
 app.add_typer(lengths.app, name="lengths")

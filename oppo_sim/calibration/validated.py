@@ -1,0 +1,170 @@
+"""Real runs against their simulations: which folders there are, what is simulated, what is left."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from oppo_sim.analysis.fidelity import Fidelity, Pair
+from oppo_sim.analysis.fidelity_grades import NOISY
+from oppo_sim.analysis.fidelity_page import page
+from oppo_sim.analysis.fidelity_trace import write_side_by_side
+from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
+from oppo_sim.costs import ExtrapolationWarning, measurements
+from oppo_sim.costs.identity import differences
+from oppo_sim.runs import Run, RunError, read_run, write_whole
+
+SEEDS = 10  # of simulations with drawn lengths
+CROWDED = 0.05  # of the machine, taken by others: said
+MACHINE = "machine.json"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real run and where it is."""
+
+    schedule: str
+    repeat: int
+    folder: Path
+    recorded: Recorded
+
+
+def real_runs(path: Path) -> list[Real]:
+    """The run in a folder, or those in its folder `runs`, or right in it. RunError for none."""
+    if (path / "run.json").exists():
+        folders = [path]
+    else:
+        inside = path / "runs" if (path / "runs").is_dir() else path
+        folders = sorted(file.parent for file in inside.glob("*/run.json"))
+    found: list[Real] = []
+    for folder in folders:
+        run = read_run(folder)
+        _refuse(run, folder)
+        name = str(run.header.schedule["name"])
+        repeat = sum(one.schedule == name for one in found)
+        found.append(Real(name, repeat, folder, recorded(run, folder)))
+    if not found:
+        raise RunError(f"{path}: no run folder, and none in it: name one that `oppo train` wrote")
+    return found
+
+
+def _refuse(run: Run, folder: Path) -> None:
+    if run.header.role == "simulated":
+        raise RunError(f"{folder}: is simulated: there is nothing to hold it against")
+    if not run.steps:
+        raise RunError(f"{folder}: has no steps yet: run it again with --resume")
+    if not run.spans:
+        raise RunError(f"{folder}: has no spans.jsonl: run it again with this version")
+
+
+def validated(
+    runs: Sequence[Real], table: Path, simulated: Path, warmup: int, progress: Progress
+) -> tuple[Fidelity, list[str]]:
+    """Simulate every run with its lengths, into folders of `simulated`, and with drawn ones.
+
+    With what was asked beyond the table. ValueError or ConfigError where the table or a schedule
+    does not fit.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ExtrapolationWarning)
+        found = _validated(runs, table, simulated, warmup, progress)
+    left = [str(one.message) for one in caught if one.category is ExtrapolationWarning]
+    for one in caught:
+        if one.category is not ExtrapolationWarning:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return found, [*dict.fromkeys(left)]
+
+
+def _validated(
+    runs: Sequence[Real], table: Path, simulated: Path, warmup: int, progress: Progress
+) -> Fidelity:
+    shortest = min(len(real.recorded.run.steps) for real in runs)
+    warmup = min(warmup, shortest - 1)
+    workload, law = drawing([real.recorded for real in runs])
+    pairs, drawn = [], {}
+    for done, real in enumerate(runs):
+        of = real.recorded
+        document = of.run.header.scenario
+        out = simulated / f"{real.schedule}-{real.repeat}"
+        for _ in again(twin(document, table, replaying(of)), of, out):
+            pass
+        pairs.append(Pair(real.schedule, real.repeat, of.run, read_run(out)))
+        if real.repeat == 0:
+            scenario = twin(document, table, workload)
+            drawn[real.schedule] = [
+                fmean([step.seconds for step in again(scenario, of, None, seed)][warmup:])
+                for seed in range(SEEDS)
+            ]
+        progress(done + 1, len(runs))
+    return Fidelity(pairs=pairs, warmup=warmup, drawn=drawn, law=law)
+
+
+def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]:
+    """What must be known to read the numbers: another machine's table, noise, others at work."""
+    said = measurements(str(table.resolve())).provenance
+    notes: dict[str, None] = {}
+    crowded = 0.0
+    for real in runs:
+        about = machine_of(real.folder)
+        if about:
+            notes |= dict.fromkeys(differences(said, about))
+            crowded = max(crowded, float(about.get("elsewhere", 0.0)))
+    if crowded > CROWDED:
+        notes[
+            f"other processes took up to {crowded:.0%} of the machine while a run was timed: what "
+            "was measured is too slow by about as much; use it for nothing else"
+        ] = None
+    spread = fidelity.repeat_spread
+    if spread is None:
+        notes["one run of each schedule: how far repeats differ is not known"] = None
+    elif spread > NOISY:
+        notes[
+            f"a step's repeats differ by {spread:.0%}, more than {NOISY:.0%}: these runs cannot "
+            "tell how wrong the simulator is; measure again on a quiet machine"
+        ] = None
+    return [*notes]
+
+
+def machine_of(folder: Path) -> dict[str, Any]:
+    """What a run says of the machine it ran on; empty where it says nothing."""
+    try:
+        found: dict[str, Any] = json.loads((folder / MACHINE).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder / MACHINE}: cannot be read ({error}); delete it") from None
+    return found
+
+
+def write(
+    out: Path,
+    runs: Sequence[Real],
+    fidelity: Fidelity,
+    document: Mapping[str, Any],
+    simulated: Path,
+    about: Mapping[str, str],
+) -> None:
+    """validation.json, steps.csv, page.html and trace.json."""
+    write_whole(out / "validation.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+    lines = [
+        f"{step.schedule},{step.repeat},{step.step},{step.real_s:.6f},{step.sim_s:.6f}\n"
+        for step in fidelity.steps
+    ]
+    write_whole(out / "steps.csv", "schedule,repeat,step,real_s,sim_s\n" + "".join(lines))
+    write_whole(out / "page.html", page(fidelity, about, document["notes"]))
+    labelled = [
+        (f"{real.schedule} {side}", folder)
+        for real in runs
+        if real.repeat == 0
+        for side, folder in (
+            ("real", real.folder),
+            ("simulated", simulated / f"{real.schedule}-{real.repeat}"),
+        )
+    ]
+    write_side_by_side(labelled, out / "trace.json")

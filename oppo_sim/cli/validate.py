@@ -1,0 +1,251 @@
+"""`oppo validate`: schedules run for real, simulated with measured costs, and compared."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oppo_sim.cli import console, profile
+from oppo_sim.cli.real import real_module
+
+if TYPE_CHECKING:
+    from oppo_sim.config import Scenario
+    from oppo_sim.policies import Schedule
+
+TABLE, RUNS, SIMULATED = "costs.csv", "runs", "simulated"
+
+
+def validate(
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="CONFIG", help="A scenario file with a [real] table.")
+    ] = None,
+    schedules: Annotated[
+        str,
+        typer.Option(metavar="A,B,C", help="Names or files; speed-ups are over the first."),
+    ] = "trl,intra,inter,oppo",
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds of all schedules.")] = 3,
+    steps: console.Steps = None,
+    warmup: Annotated[
+        int, typer.Option(min=0, metavar="N", help="First steps of a run that do not count.")
+    ] = 1,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="RUN", help="Real runs that are there; nothing is run anew."
+        ),
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A table of `oppo profile`; else one is measured."),
+    ] = None,
+    budget: profile.Budget = profile.BUDGET_S,
+    out: console.Out = None,
+    resume: console.Resume = False,
+    sets: console.Sets = None,
+    as_json: console.AsJson = False,
+) -> None:
+    """Run schedules on this machine, simulate the same, and say how wrong the simulator was.
+
+    Costs are measured task by task (`oppo profile`), never on the runs. Schedules take turns for
+    some rounds; then each run is simulated with the lengths that it had, and with lengths drawn
+    from the law that fits them. Errors are by command, stage, step and run, of speed-ups and of
+    the ranking, beside how much the machine differs from itself, with a grade:
+
+    \b
+      grade   median |error| of a step   worst schedule   speed-ups   tau
+      A              5 %                     10 %            4 %      1.0
+      B              8 %                     15 %            6 %      0.9
+      C             12 %                     20 %           10 %      0.8
+      D             20 %                     30 %           15 %      0.6
+      E             35 %                     50 %           25 %      0.3
+
+    A median need not be below the repeats' spread, if that is at most 10 %. --out gets
+    validation.json, steps.csv, page.html, trace.json (for https://ui.perfetto.dev), the table and
+    all runs; --resume keeps those that are done. --from takes a folder of `oppo train`, or --out
+    of another validation, and needs no torch.
+
+    \b
+    Example:
+      oppo validate experiments/configs/real/cpu-small.toml --out small
+      oppo validate --from small/runs/04-oppo-0
+    """
+    from oppo_sim.calibration.validated import notes_of, real_runs, validated, write
+    from oppo_sim.runs import claim_folder
+
+    if (scenario is None) == (source is None):
+        raise ValueError("name a CONFIG to run, or --from RUN that was run before: one of the two")
+    with ExitStack() as stack:
+        if source is None:
+            assert scenario is not None
+            console.need_out(out)
+            assert out is not None
+            claim_folder(out, resume=resume)
+            table, notes = _run(scenario, schedules, repeats, steps, costs, budget, out, sets)
+            source = out
+        else:
+            table, notes = _table_of(source, costs), []
+            if out is not None:
+                claim_folder(out, resume=resume)
+        runs = real_runs(source)
+        place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
+        simulated = _cleared(place / SIMULATED)
+        meter = stack.enter_context(console.Meter("simulating", "runs"))
+        fidelity, beyond = validated(runs, table, simulated, warmup, meter)
+        notes += [*notes_of(runs, table, fidelity), *beyond]
+        name = str(runs[0].recorded.run.header.scenario["name"])
+        about = _about(name, table)
+        document = {"scenario": name, **about, **fidelity.as_dict(), "notes": notes}
+        if out is not None:
+            write(out, runs, fidelity, document, simulated, about)
+    if as_json:
+        console.emit(document)
+    else:
+        _print(document, out)
+
+
+def _run(
+    scenario: str,
+    schedules: str,
+    repeats: int,
+    steps: int | None,
+    costs: Path | None,
+    budget: float,
+    out: Path,
+    sets: list[str] | None,
+) -> tuple[Path, list[str]]:
+    """All rounds, into out/runs; the table that goes with them, and what is to be said of it."""
+    from oppo_sim.analysis.documents import header_of
+    from oppo_sim.config import load_scenario, load_schedule
+
+    loaded = load_scenario(scenario, console.overrides(sets))
+    chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules.split(","))}
+    rounds = real_module("rounds", "running for real")
+    table, notes = _table(loaded, [*chosen.values()], costs, budget, out)
+    places = {name: place for place, name in enumerate(chosen, start=1)}
+    for name, repeat in rounds.rounds([*chosen], repeats):
+        header = header_of(
+            loaded, chosen[name], seed=None, steps=steps, spans=True, role="measured"
+        )
+        folder = out / RUNS / f"{places[name]:02}-{name}-{repeat}"  # sorted as they were named
+        if rounds.is_done(folder, header):
+            continue
+        total = 0.0
+        for record in rounds.timed_run(loaded, chosen[name], header, folder):
+            total += record.seconds
+        print(
+            f"{loaded.name}: {name}, round {repeat + 1} of {repeats}: "
+            f"{total / header.steps:.2f} s per step",
+            file=sys.stderr,
+            flush=True,
+        )
+    return table, notes
+
+
+def _table(
+    scenario: Scenario, schedules: list[Schedule], costs: Path | None, budget: float, out: Path
+) -> tuple[Path, list[str]]:
+    """The table that was named, or out/costs.csv: measured unless it is of this machine and that.
+
+    A table that was named is used whatever it is of; what differs is said with the results.
+    """
+    from oppo_sim.costs import measurements
+    from oppo_sim.costs.identity import differences
+    from oppo_sim.runs import write_whole
+
+    if costs is not None:
+        measurements(str(costs.resolve()))
+        return costs, []
+    table, notes = out / TABLE, list[str]()
+    if table.exists():
+        here = real_module("profile.measure", "profiling").described(scenario)
+        other = differences(measurements(str(table.resolve())).provenance, here)
+        if not other:
+            return table, []
+        print(f"{table} is measured again: {'; '.join(other)}", file=sys.stderr)
+    write_whole(table, profile.measured(scenario, schedules, budget).text())
+    return table, notes
+
+
+def _table_of(source: Path, costs: Path | None) -> Path:
+    """Beside the runs, if none is named."""
+    places = (
+        [costs] if costs else [source / TABLE, source.parent / TABLE, source.parent.parent / TABLE]
+    )
+    for place in places:
+        if place.is_file():
+            return place
+    raise ValueError(
+        f"{places[0]}: no such cost table; measure one with `oppo profile`, and name it: "
+        "--costs FILE"
+    )
+
+
+def _cleared(folder: Path) -> Path:
+    """Simulations are made anew: they take no time."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def _about(name: str, table: Path) -> dict[str, str]:
+    from oppo_sim.costs import measurements
+
+    said = measurements(str(table.resolve())).provenance
+    keys = ("machine", "versions", "threads", "date", "digest")
+    return {"scenario": name, **{key: said[key] for key in keys if key in said}}
+
+
+def _print(document: dict[str, Any], out: Path | None) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from oppo_sim.analysis.fidelity_page import percent, plain
+
+    table = Table(box=SIMPLE, pad_edge=False)
+    columns = ("schedule", "real s", "simulated s", "error", "|error|", "spread", "speed-up")
+    for column in (*columns, "simulated", "error", "drawn"):
+        table.add_column(column, justify="left" if column == "schedule" else "right")
+    parts = Table(box=SIMPLE, pad_edge=False)
+    for column in ("error of", "decode", "score", "train", "sync", "generation", "scoring"):
+        parts.add_column(column, justify="left" if column == "error of" else "right")
+    for one in document["schedules"]:
+        speedup, drawn = one["speedup"], one["drawn"]
+        table.add_row(
+            one["schedule"],
+            f"{one['real_s']:.3f}",
+            f"{one['sim_s']:.3f}",
+            percent(one["error"], signed=True),
+            percent(one["median_abs_error"]),
+            percent(one["run_spread"]),
+            f"{speedup['real']:.2f}",
+            f"{speedup['simulated']:.2f}",
+            percent(speedup["error"], signed=True),
+            percent(None if drawn is None else drawn["error"], signed=True),
+        )
+        commands, stages = one["commands"], one["stages"]
+        cells = [commands[kind] for kind in ("decode", "score", "train", "sync")]
+        cells += [stages["generation"], stages["scoring"]]
+        parts.add_row(one["schedule"], *[percent(both["error"], signed=True) for both in cells])
+    console.show(
+        f"{document['scenario']}: grade {document['grade']}. Median absolute error of a step "
+        f"{percent(document['median_abs_error'])}, worst schedule "
+        f"{percent(document['worst_abs_error'])}; speed-ups within "
+        f"{percent(document['speedup_error'])}; tau {plain(document['tau'])} over "
+        f"{document['pairs']} pairs that the runs tell apart. Repeats of a step differ by "
+        f"{percent(document['repeat_spread'])}.",
+        table,
+        parts,
+        "Real seconds are measured on this machine, lengths replayed; |error|: median over steps; "
+        "spread: of a run's repeats; drawn: error with lengths of the fitted law "
+        f"({document['law']}). The second table has signed errors by command and by stage.",
+    )
+    for note in document["notes"]:
+        console.show(f"Note: {note}.")
+    if out is not None:
+        console.show(f"Written to {out}: validation.json, steps.csv, page.html, trace.json.")

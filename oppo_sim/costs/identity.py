@@ -1,0 +1,25 @@
+"""Whether a table is of the machine, versions and models that something else is of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+# what must be the same for a table to hold; the rest of its header says where it is from
+KEYS = ("machine", "versions", "threads", "dtype", "models", "training", "scoring", "lanes")
+
+
+def digest(said: Mapping[str, str]) -> str:
+    """Of the KEYS of a table's header."""
+    whole = json.dumps([said.get(key) for key in KEYS])
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def differences(table: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """In which KEYS a table's header says something else, in words; `other` has them all."""
+    return [
+        f"{key}: the table is of {table.get(key, 'nothing')!r}, this is {other[key]!r}"
+        for key in KEYS
+        if table.get(key) != other[key]
+    ]
