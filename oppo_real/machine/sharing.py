@@ -35,7 +35,8 @@ class Team:
 class Sharing:
     """A Worker that works with what the others leave it: it asks anew at every step.
 
-    A lane that is between two steps works; it is idle from when it finds nothing to do.
+    A lane with rollouts works, between two steps as well. It is idle as soon as it has none: what
+    it has just told of may be the next lane's work, which asks for threads at once.
     """
 
     def __init__(self, lane: str, worker: Worker, team: Team) -> None:
@@ -47,7 +48,7 @@ class Sharing:
     def step(self) -> News | None:
         self._team.begin(self._lane)
         news = self._worker.step()
-        if news is None:
+        if news is None or not self._worker.doing()[1]:
             self._team.end(self._lane)
         return news
 

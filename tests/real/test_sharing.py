@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oppo_real.machine.messages import NOTHING, News, Task
 from oppo_real.machine.sharing import Sharing, Team
-from oppo_sim.engine.contract import Command
+from oppo_sim.engine.contract import Command, Drop
 
 
 class Steps:
@@ -21,7 +21,7 @@ class Steps:
         return NOTHING if self.steps >= 0 else None
 
     def doing(self) -> tuple[Command | None, tuple[int, ...]]:
-        return None, ()
+        return None, (0,) if self.steps > 0 else ()
 
     def close(self) -> None:
         self.steps = 0
@@ -30,7 +30,7 @@ class Steps:
 def test_a_lane_alone_has_all_threads_and_two_have_their_own() -> None:
     used: list[int] = []
     team = Team({"actor0": 1, "scorer0": 2}, used.append)
-    actor, scorer = Sharing("actor0", Steps(4), team), Sharing("scorer0", Steps(1), team)
+    actor, scorer = Sharing("actor0", Steps(5), team), Sharing("scorer0", Steps(2), team)
     actor.step()
     assert used == [3], "the scorer has not begun"
     actor.step()
@@ -40,5 +40,9 @@ def test_a_lane_alone_has_all_threads_and_two_have_their_own() -> None:
     assert used == [3, 2, 1], "both work"
     scorer.step()
     actor.step()
-    assert used[-1] == 3, "the scorer has found nothing to do"
+    assert used[-1] == 3, "the scorer has no rows any more"
     assert scorer.step() is None
+    actor.step()
+    scorer.give(Drop((0,)))
+    scorer.step()
+    assert used[-1] == 3, "the actor has told of its last rollout, and lends its thread at once"
