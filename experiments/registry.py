@@ -11,6 +11,7 @@ from experiments import (
     fixed_or_dynamic_d,
     lateness,
     learning,
+    micro_batches,
     runaways,
     scarce_kv,
     scoring_share,
@@ -35,6 +36,7 @@ _MODULES = (
     runaways,
     data_parallel,
     scoring_share,
+    micro_batches,
     utilisation,
     learning,
 )

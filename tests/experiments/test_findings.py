@@ -10,11 +10,14 @@ from experiments import (
     chunk_cost,
     data_parallel,
     deferrals,
+    micro_batches,
     runaways,
+    scoring_share,
     stale_caches,
     two_nodes,
     whole_responses,
 )
+from experiments.micro_batches import IN_STEP, OWN, SHORT
 from experiments.scoring_share import Needed
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
@@ -242,3 +245,27 @@ class TestScoringShare:
             ("a", 3, True): Needed(1.0, 1 / three, three),
         }
         assert scoring_share.judged(needed).verdict == verdict
+
+
+class TestMicroBatches:
+    @pytest.mark.parametrize(
+        ("two", "four", "gain", "verdict"),
+        [
+            (1.6, 2.5, 1.9, "confirmed"),
+            (1.1, 1.3, 1.9, "corrected"),
+            (1.6, 3.5, 1.9, "corrected"),
+            (1.6, 2.5, 1.25, "corrected"),
+        ],
+    )
+    def test_the_verdict(self, two: float, four: float, gain: float, verdict: str) -> None:
+        """The longer tail takes inter from 1.2 to 1.8; micro-batches take it to `gain`."""
+        longer = {(OWN, IN_STEP, 1): 1.0, (OWN, IN_STEP, 2): two, (OWN, IN_STEP, 4): four}
+        gains = {
+            (OWN, IN_STEP, 1): 1.8,
+            (SHORT, IN_STEP, 1): 1.2,
+            (SHORT, IN_STEP, 4): gain,
+        }
+        share = micro_batches.replaced(gains, IN_STEP)
+        assert share is not None
+        assert 1.2 * 1.5**share == pytest.approx(gain)
+        assert micro_batches.judged(longer, gains).verdict == verdict
