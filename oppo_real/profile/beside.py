@@ -36,6 +36,8 @@ class Work:
                 begin_s = time.perf_counter()
                 seconds = self.once()
                 self.spans.append((begin_s, time.perf_counter(), seconds))
+        except threading.BrokenBarrierError:
+            return  # the other failed, and says why
         except Exception as error:
             self.error = error
             begin.abort()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from math import sqrt
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple
 
 WITHIN = 0.02  # of the median: as well as a point is asked to be known
@@ -38,9 +38,10 @@ class Budget:
 
 def timing(seconds: Sequence[float]) -> Timing:
     """Of repeated calls. The median's standard error is 1.25 sigma / sqrt(n), as of a normal law,
-    and sigma 1.48 times the median absolute deviation: a single stall does not count."""
+    and sigma the distance of the quartiles / 1.35: a single stall does not count."""
     middle = median(seconds)
-    sigma = 1.4826 * median([abs(one - middle) for one in seconds])
+    low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [middle] * 3
+    sigma = (high - low) / 1.349
     return Timing(middle, 1.2533 * sigma / sqrt(len(seconds)) / middle, len(seconds))
 
 

@@ -1,0 +1,186 @@
+"""A profile: when a point is known well enough, which points there are; and a tiny one whole."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oppo_real.bench.task import TINY
+from oppo_real.errors import ModelError
+from oppo_real.networks import cache
+from oppo_real.profile.beside import Work, side_by_side
+from oppo_real.profile.measure import described, profile
+from oppo_real.profile.plan import Plan
+from oppo_real.profile.timing import Budget, steady, timing
+from oppo_real.rounds import is_done, rounds, timed_run
+from oppo_sim.analysis.documents import header_of
+from oppo_sim.calibration.twin import again, recorded, replaying, twin
+from oppo_sim.config import Scenario
+from oppo_sim.costs import Measured, forwards
+from oppo_sim.costs.identity import KEYS, differences, digest
+from oppo_sim.costs.measurements import parse_measurements
+from oppo_sim.runs import read_run
+from oppo_sim.workload.loads import workload
+
+
+class Hands:
+    """A clock that is moved by what it times."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def work(self, seconds: float) -> float:
+        self.now_s += seconds
+        return seconds
+
+
+def test_a_median_does_not_hear_of_a_single_stall() -> None:
+    found = timing([1.0, 1.0, 1.0, 1.0, 50.0])
+    assert (found.seconds, found.error) == (1.0, 0.0)
+    spread = timing([0.9, 1.0, 1.1, 1.0])
+    assert spread.error == pytest.approx(1.2533 * 0.05 / 1.349 / 2)
+
+
+def test_what_does_not_vary_is_measured_the_fewest_times() -> None:
+    clock = Hands()
+    found = steady(lambda: clock.work(1.0), 100.0, warm_up=2, least=3, clock=clock)
+    assert found == (1.0, 0.0, 3)
+    assert clock.now_s == 5.0
+
+
+def test_what_varies_is_measured_until_its_time_is_up() -> None:
+    clock, turns = Hands(), iter(range(1000))
+    found = steady(lambda: clock.work(1.0 + next(turns) % 2), 12.0, warm_up=0, clock=clock)
+    assert found.repeats == 8, "four times 1 + 2 s"
+    assert found.seconds == 1.5
+
+
+def test_a_budget_is_shared_by_what_is_left_to_do() -> None:
+    clock = Hands()
+    budget = Budget(10.0, clock)
+    assert budget.share(5) == 2.0
+    clock.work(4.0)
+    assert budget.share(2, most_s=2.5) == 2.5
+    clock.work(7.0)
+    assert budget.share(1) == 0.0
+
+
+def test_which_points_a_schedule_can_ask_for() -> None:
+    plan = Plan(batch=8, most=12, prompt=16, longest=80, chunks=(8,), micro_rows=4, minis=1)
+    assert plan.batches == [12, 8, 4, 2, 1]
+    assert plan.contexts == [18, 43, 68]
+    assert plan.widths == [20, 24, 40, 80], "halves of 80 above the prompt, and prompt + chunk"
+    assert (8, 80) not in plan.opening, "not all rows are the longest"
+    assert (1, 80) in plan.opening
+    assert (8, 2, 24) in plan.going_on, "a quarter of a chunk, which ends a response"
+
+
+@given(st.lists(st.integers(1, 20000), max_size=40))
+def test_the_simulator_cuts_calls_as_the_machine_does(lengths: list[int]) -> None:
+    assert forwards.groups(lengths) == cache.groups(lengths)
+
+
+def test_two_kinds_of_work_are_timed_beside_each_other() -> None:
+    meeting = threading.Barrier(2)
+
+    def meet(seconds: float) -> float:
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(5)
+        return seconds
+
+    one, other = Work(lambda: meet(1.0), 1), Work(lambda: meet(2.0), 1)
+    stop = threading.Timer(0.2, meeting.abort)
+    stop.start()
+    found = side_by_side(one, other, 0.0)
+    stop.join()
+    assert [timed.seconds for timed in found] == [1.0, 2.0]
+
+
+def test_work_that_fails_ends_both() -> None:
+    def fail() -> float:
+        raise ModelError("too long")
+
+    with pytest.raises(ModelError, match="too long"):
+        side_by_side(Work(lambda: 1.0, 1), Work(fail, 1), 60.0)
+
+
+def test_a_table_of_another_machine_is_noticed() -> None:
+    here = dict.fromkeys(KEYS, "the same")
+    assert differences({**here, "date": "yesterday"}, here) == []
+    found = differences({**here, "machine": "a laptop"}, here)
+    assert found == ["machine: the table is of 'a laptop', this is 'the same'"]
+    assert digest(here) != digest({**here, "dtype": "bfloat16"})
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    folder = tmp_path_factory.mktemp("tiny")
+    TINY.write(folder, 40, 0)
+    return TINY.scenario(folder, {"share_threads": True})
+
+
+def test_rounds_begin_with_another_schedule_each() -> None:
+    assert [*rounds(["a", "b", "c"], 2)] == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 0),
+        ("b", 1),
+        ("c", 1),
+        ("a", 1),
+    ]
+
+
+def test_lanes_by_turns_have_no_table(scenario: Scenario) -> None:
+    assert scenario.real is not None
+    real = scenario.real.model_copy(update={"workers": "inline"})
+    with pytest.raises(ModelError, match=r"real.workers = 'inline'.*'threads'"):
+        profile(scenario.model_copy(update={"real": real}), [scenario.schedule()])
+
+
+@pytest.mark.slow
+def test_a_profile_a_run_and_its_twin(scenario: Scenario, tmp_path: Path) -> None:
+    """The table is read as any; the twin trains the batches that the real machine trained."""
+    schedule = scenario.schedule("trl")
+    found = profile(scenario, [schedule, scenario.schedule("oppo")], budget_s=4.0)
+    table = tmp_path / "costs.csv"
+    table.write_text(found.text())
+    read = parse_measurements("costs", found.text())
+    assert not differences(read.provenance, described(scenario))
+    assert read.provenance["digest"] == digest(read.provenance)
+    tasks = {row.task for row in read.rows}
+    assert tasks >= {"decode", "prefill", "score", "train", "sync", "handoff", "decode+score"}
+    assert Measured(measurements=read).by_row is not None
+
+    header = header_of(scenario, schedule, seed=None, steps=2, spans=True, role="measured")
+    out = tmp_path / "run"
+    assert not is_done(out, header)
+    steps = list(timed_run(scenario, schedule, header, out))
+    assert is_done(out, header)
+    of = recorded(read_run(out), out)
+    length_of = workload(scenario).response_tokens
+    assert list(of.responses[:8]) == [length_of(rollout) for rollout in range(8)]
+    assert set(of.prompts or ()) == {TINY.prompt_tokens}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        simulated = list(again(twin(header.scenario, table, replaying(of)), of, None))
+    assert [s.trained for s in simulated] == [s.trained for s in steps]
+    assert [s.tokens for s in simulated] == [s.tokens for s in steps]
+
+
+def test_another_run_in_its_place_is_cleared(tmp_path: Path, scenario: Scenario) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{")
+    header = header_of(
+        scenario, scenario.schedule(), seed=None, steps=2, spans=True, role="measured"
+    )
+    assert not is_done(tmp_path / "run", header)
+    assert not (tmp_path / "run").exists()
