@@ -7,12 +7,12 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -28,6 +28,20 @@ class WorkerDied(RuntimeError):
         self.running = tuple(running)
 
 
+class Backend(NamedTuple):
+    """Whose processes: joblib's name for it, options of `Parallel`, what it raises for a death."""
+
+    name: str
+    options: Mapping[str, Any]
+    deaths: tuple[type[Exception], ...]
+
+
+def on_this_machine() -> Backend:
+    """Processes that end with this one."""
+    follow = {"initializer": _follow, "initargs": (os.getpid(),)}
+    return Backend("loky", follow, (BrokenProcessPool,))
+
+
 class Told(NamedTuple):
     """A warning, as it goes from a worker to its parent."""
 
@@ -38,15 +52,19 @@ class Told(NamedTuple):
 
 
 def each(
-    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int
+    work: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    jobs: int,
+    backend: Backend | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """The place and the result of every task, as they are done, `jobs` of them at a time.
 
     Tasks are asked for when there is room for them, from any thread, one at a time. What they warn
-    of is warned of here, each text once. WorkerDied where a process is killed.
+    of is warned of here, each text once. WorkerDied where a process is killed. `backend` None: on
+    this machine.
     """
     seen: set[tuple[str, type[Warning]]] = set()
-    for place, result, told in _results(work, tasks, jobs):
+    for place, result, told in _results(work, tasks, jobs, backend or on_this_machine()):
         for text, category, file, line in told:
             if (text, category) not in seen:
                 seen.add((text, category))
@@ -55,7 +73,7 @@ def each(
 
 
 def _results(
-    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int
+    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int, backend: Backend
 ) -> Iterator[tuple[int, Result, list[Told]]]:
     if jobs == 1:
         yield from (_done(work, *numbered) for numbered in enumerate(tasks))
@@ -67,21 +85,20 @@ def _results(
             left[place] = None
             yield place, task
 
-    pool = Parallel(
-        n_jobs=jobs,
-        return_as="generator_unordered",
-        batch_size=1,  # the tasks that run are then the first `jobs` of those begun
-        initializer=_follow,
-        initargs=(os.getpid(),),
-    )
     try:
-        with _without_interrupts():
+        with parallel_config(backend=backend.name), _without_interrupts():
+            pool = Parallel(
+                n_jobs=jobs,
+                return_as="generator_unordered",
+                batch_size=1,  # the tasks that run are then the first `jobs` of those begun
+                **backend.options,
+            )
             results = pool(delayed(_done)(work, place, task) for place, task in numbered())
         for place, result, told in results:
             del left[place]
             yield place, result, told
-    except BrokenProcessPool:
-        raise WorkerDied(list(left)[:jobs]) from None
+    except backend.deaths:
+        raise WorkerDied(list(left)[: jobs if jobs > 0 else None]) from None
 
 
 def _done(work: Callable[[Task], Result], place: int, task: Task) -> tuple[int, Result, list[Told]]:

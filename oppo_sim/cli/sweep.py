@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -18,6 +19,13 @@ from oppo_sim.cli import console, notes
 if TYPE_CHECKING:
     from oppo_sim.search.result import Result
     from oppo_sim.search.spec import Sweep
+
+
+class Backend(StrEnum):
+    loky = "loky"
+    ray = "ray"
+    dask = "dask"
+
 
 BEST = 10  # points that are shown
 SHOWN_ERRORS = 5
@@ -40,6 +48,16 @@ def sweep(
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="Leave a run folder for each run, under runs/.")
     ] = False,
+    backend: Annotated[
+        Backend,
+        typer.Option(help="Whose processes: this machine's (loky), a Ray or Dask cluster's."),
+    ] = Backend.loky,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Of a cluster that runs, such as auto or tcp://n1:8786"
+        ),
+    ] = None,
     as_json: console.AsJson = False,
 ) -> int | None:
     """Simulate every point of a sweep, and say what each gains over the baseline.
@@ -65,8 +83,10 @@ def sweep(
         if keep_runs:
             runs = (out / folder.RUNS).resolve()
             loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
+    if address is not None and backend is Backend.loky:
+        raise ValueError(f"--address {address}: only --backend ray and dask have one")
     with _or_temporary(out) as place:
-        summary = _run(loaded, place, jobs)
+        summary = _run(loaded, place, jobs, backend, address)
     if as_json:
         console.emit({**summary.as_dict(loaded), "results": None if out is None else str(out)})
     else:
@@ -145,8 +165,11 @@ class Summary:
         }
 
 
-def _run(loaded: Sweep, place: Path, jobs: int | None) -> Summary:
+def _run(
+    loaded: Sweep, place: Path, jobs: int | None, backend: str, address: str | None
+) -> Summary:
     from oppo_sim.analysis.parts import cores
+    from oppo_sim.search.clusters import connected
     from oppo_sim.search.folder import JOURNAL
     from oppo_sim.search.journal import Journal
     from oppo_sim.search.sweep import Driver
@@ -156,9 +179,12 @@ def _run(loaded: Sweep, place: Path, jobs: int | None) -> Summary:
     summary, began = Summary(), monotonic()
     with Journal(place / JOURNAL, len(loaded.design()), loaded.seeds) as journal:
         driver = Driver(loaded, journal)
-        workers = Workers(loaded.problem, jobs or cores())
-        with console.Meter(f"sweeping {loaded.problem.document['name']}", "runs") as meter:
-            driver.run(workers, meter)
+        with (
+            connected(backend, address, jobs or cores()) as connection,
+            console.Meter(f"sweeping {loaded.problem.document['name']}", "runs") as meter,
+        ):
+            many = jobs or (-1 if address else cores())
+            driver.run(Workers(loaded.problem, many, connection), meter)
         write_tables(place, loaded.axes, summary.watch(driver.results()))
     summary.runs, summary.wall_s = driver.ran, monotonic() - began
     return summary

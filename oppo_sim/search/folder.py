@@ -44,7 +44,7 @@ def _header(sweep: Sweep, keep_runs: bool) -> dict[str, Any]:
         "max_seeds": None if seeds.enough is None else seeds.most,
         "enough": seeds.enough,
         "keep_runs": keep_runs,
-        "oppo-testbed": digests.of_package()[:12],
+        "package": digests.of_package()[:12],
     }
 
 

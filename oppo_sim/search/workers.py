@@ -8,6 +8,7 @@ from itertools import chain, count, islice
 from time import perf_counter
 
 from oppo_sim.analysis import pool
+from oppo_sim.analysis.pool import Backend
 from oppo_sim.search.problem import Problem, Unit
 from oppo_sim.search.units import Found, run_units
 
@@ -22,11 +23,15 @@ DIED = (
 
 
 class Workers:
-    """`jobs` processes; with 1, this one. What they find does not depend on their number."""
+    """`jobs` processes; with 1, this one. What they find does not depend on their number.
 
-    def __init__(self, problem: Problem, jobs: int) -> None:
+    `backend` None: on this machine; else -1 are all that a cluster has.
+    """
+
+    def __init__(self, problem: Problem, jobs: int, backend: Backend | None = None) -> None:
         self._work = partial(_timed, problem)
         self._jobs = jobs
+        self._backend = backend
         self._unit_s = BATCH_S  # what a unit took lately; at first they go one by one
 
     def run(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, Found]]:
@@ -36,7 +41,7 @@ class Workers:
             begun: dict[int, tuple[Unit, ...]] = {}
             try:
                 for place, (found, seconds) in pool.each(
-                    self._work, self._batches(waiting, begun), self._jobs
+                    self._work, self._batches(waiting, begun), self._jobs, self._backend
                 ):
                     batch = begun.pop(place)
                     self._unit_s += RECENT * (seconds / len(batch) - self._unit_s)
@@ -66,7 +71,8 @@ class Workers:
         """A worker died that may have been running it: it runs by itself now, to find out."""
         for _ in range(TRIES - 1):
             try:
-                (_, (found, _)), *_ = pool.each(self._work, [(unit,)], max(2, self._jobs))
+                jobs = self._jobs if self._jobs < 0 else max(2, self._jobs)
+                ((_, (found, _)),) = pool.each(self._work, [(unit,)], jobs, self._backend)
                 return found[0]
             except pool.WorkerDied:
                 continue

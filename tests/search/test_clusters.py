@@ -1,0 +1,83 @@
+"""The same table from a Ray or a Dask cluster of two processes, also where a worker dies."""
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oppo_sim.search.clusters import connected
+from oppo_sim.search.problem import Problem, Unit
+from oppo_sim.search.workers import DIED, Workers
+from tests.cli.conftest import Oppo
+from tests.search.conftest import tables
+
+CLUSTERS = [
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.timeout(300),
+            pytest.mark.skipif(
+                importlib.util.find_spec(module) is None, reason=f"{module} is not installed"
+            ),
+        ],
+    )
+    for name, module in (("ray", "ray"), ("dask", "distributed"))
+]
+
+
+@pytest.mark.parametrize("backend", CLUSTERS)
+def test_two_processes_of_a_cluster_write_the_same_table(
+    oppo: Oppo, tiny: Path, backend: str
+) -> None:
+    one, two = tiny.parent / "one", tiny.parent / "two"
+    assert oppo("sweep", tiny, "--out", one, "--jobs", 1).code == 0
+    done = oppo("sweep", tiny, "--out", two, "--jobs", 2, "--backend", backend, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["runs"] == 14
+    assert tables(two) == tables(one)
+
+
+def deadly(problem: Problem, units: list[Unit]) -> tuple[list[dict[str, Any]], float]:
+    """Where it runs; the process ends at point 3."""
+    if any(unit.id == 3 for unit in units):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [{"step_s": float(unit.id), "pid": os.getpid()} for unit in units], 0.2
+
+
+@pytest.mark.parametrize("backend", CLUSTERS)
+def test_a_unit_that_kills_workers_of_a_cluster_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr("oppo_sim.search.workers._timed", deadly)
+    with connected(backend, None, 2) as connection:
+        workers = Workers(Problem(document={}, file="", folder=tmp_path), 2, connection)
+        found = {unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(20))}
+    assert found.pop(3) == {"error": DIED, "died": True}
+    assert {place: one["step_s"] for place, one in found.items()} == {
+        place: float(place) for place in range(20) if place != 3
+    }
+    assert os.getpid() not in {one["pid"] for one in found.values()}
+
+
+def test_an_extra_that_is_missing_is_named(
+    refused: Callable[..., str], tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ray", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "--backend ray needs ray, which is not installed: pip" in refused(
+        "sweep", tiny, "--backend", "ray"
+    )
+    assert "--backend dask needs distributed" in refused("sweep", tiny, "--backend", "dask")
+
+
+def test_an_address_needs_a_cluster(refused: Callable[..., str], tiny: Path) -> None:
+    assert "--address auto: only --backend ray and dask have one" in refused(
+        "sweep", tiny, "--address", "auto"
+    )
