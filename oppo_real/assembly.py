@@ -84,8 +84,9 @@ def machine(
     if saved is not None:
         put_weights(saved.weights, actor=models.actor, critic=models.critic)
     encode = None if models.tokenizer is None else models.tokenizer.encode
+    file, encoder = scenario.folder / real.prompts, repr(real.tokenizer or real.actor)
     prompts = Prompts(
-        read_prompts(scenario.folder / real.prompts, encode, models.vocabulary),
+        read_prompts(file, encode, models.vocabulary, encoder),
         seed=seed,
         group=schedule.group,
     )

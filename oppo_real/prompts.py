@@ -74,10 +74,12 @@ class Prompts:
         return [int(place) for place in order]
 
 
-def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[Prompt]:
+def read_prompts(
+    file: Path, encode: Encode | None, vocabulary: int, tokenizer: str = ""
+) -> list[Prompt]:
     """One prompt a line: `prompt_ids`, or `prompt` as text where there is a tokenizer to `encode`.
 
-    What else a line has are its columns.
+    What else a line has are its columns. `tokenizer`: how errors name who encodes.
     Raises ModelError naming the line.
     """
     prompts = []
@@ -85,7 +87,7 @@ def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[Pro
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    prompts.append(_prompt(line, encode, vocabulary, f"{file}:{number}"))
+                    prompts.append(_prompt(line, encode, vocabulary, f"{file}:{number}", tokenizer))
     except OSError as error:
         raise ModelError(f"real.prompts: cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -95,7 +97,9 @@ def read_prompts(file: Path, encode: Encode | None, vocabulary: int) -> list[Pro
     return prompts
 
 
-def _prompt(line: str, encode: Encode | None, vocabulary: int, where: str) -> Prompt:
+def _prompt(
+    line: str, encode: Encode | None, vocabulary: int, where: str, tokenizer: str
+) -> Prompt:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -110,6 +114,11 @@ def _prompt(line: str, encode: Encode | None, vocabulary: int, where: str) -> Pr
                 "give `prompt_ids`"
             )
         ids = list(encode(text))
+        if text.strip() and not ids:
+            raise ModelError(
+                f"{where}: the tokenizer {tokenizer} makes no token of {text!r:.60}; give another "
+                "as real.tokenizer, or `prompt_ids`"
+            )
     if not isinstance(ids, list) or any(type(i) is not int for i in ids):
         raise ModelError(f"{where}: needs `prompt`, a text, or `prompt_ids`, a list of token ids")
     if not ids:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safetensors import SafetensorError
-from transformers.utils import logging
 
 from oppo_real import checkpoint
 from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
 from oppo_real.curves import Curves
+from oppo_real.networks.sources import without_bars
 from oppo_real.profiling import StepProfiler
 from oppo_real.stopping import Stopping
 from oppo_sim.config import ConfigError, Scenario
@@ -163,9 +163,9 @@ def _plot(curves: Curves, record: StepRecord, stats: Mapping[str, float]) -> Non
 
 def _export(on: Machine, out: Path) -> None:
     """The trained actor as `from_pretrained` takes it."""
-    logging.disable_progress_bar()
     try:
-        on.models.actor.save_pretrained(out / MODEL)
+        with without_bars():
+            on.models.actor.save_pretrained(out / MODEL)
         if on.models.tokenizer is not None:
             on.models.tokenizer.save_pretrained(out / MODEL)
     except (OSError, SafetensorError) as error:

@@ -13,6 +13,7 @@ from torch import nn
 from oppo_real.errors import ModelError
 from oppo_real.networks.models import context_tokens, critic_of, load
 from oppo_real.networks.rules import RuleReward, is_rule, load_rule
+from oppo_real.networks.sources import check_source, place
 from oppo_real.networks.vocabulary import (
     check_same_tokens,
     check_vocabulary,
@@ -56,6 +57,7 @@ def load_models(real: Real, folder: Path, seed: int) -> Models:
     Raises ModelError: field, value, remedy.
     """
     _need_device(real)
+    _need_sources(real, folder)
     actor = _load(real, folder, "actor", real.actor, seed)
     tokenizer = _tokenizer(real, folder)
     reward = _reward(real, folder, seed, actor, tokenizer)
@@ -86,8 +88,8 @@ def _tokenizer(real: Real, folder: Path) -> Any | None:
     if real.tokenizer == "none":
         return None
     if real.tokenizer is None:
-        return load_tokenizer(_place(folder, real.actor), "real.actor")
-    return load_tokenizer(_place(folder, real.tokenizer))
+        return load_tokenizer(place(folder, real.actor), "real.actor")
+    return load_tokenizer(place(folder, real.tokenizer))
 
 
 def _reward(
@@ -98,7 +100,7 @@ def _reward(
         return RuleReward(load_rule(real.reward), decode)
     reward: nn.Module = _load(real, folder, "reward", real.reward, seed).requires_grad_(False)
     if actor is not None:
-        its = load_tokenizer(_place(folder, real.reward), "real.reward")
+        its = load_tokenizer(place(folder, real.reward), "real.reward")
         check_same_tokens((actor, tokenizer), (reward, its))
     return reward
 
@@ -116,7 +118,7 @@ def _reference(real: Real, folder: Path, seed: int) -> nn.Module | None:
 
 def _load(real: Real, folder: Path, kind: Any, source: str, seed: int) -> Any:
     return load(
-        _place(folder, source),
+        place(folder, source),
         kind,
         seed=seed + _SEEDS[kind],
         dtype=real.dtype,
@@ -125,10 +127,18 @@ def _load(real: Real, folder: Path, kind: Any, source: str, seed: int) -> Any:
     )
 
 
-def _place(folder: Path, source: str) -> str:
-    """A path beside the scenario's file where there is one, else the name as it stands."""
-    beside = folder / source
-    return str(beside) if beside.exists() else source
+def _need_sources(real: Real, folder: Path) -> None:
+    """All of them, before the first is loaded."""
+    sources = {
+        "actor": real.actor,
+        "reward": None if is_rule(real.reward) else real.reward,
+        "reference": real.reference,
+        "critic": real.critic,
+        "tokenizer": real.tokenizer,
+    }
+    for kind, source in sources.items():
+        if source is not None and source != "none":
+            check_source(folder, source, f"real.{kind}")
 
 
 def _need_device(real: Real) -> None:

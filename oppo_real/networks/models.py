@@ -25,6 +25,7 @@ from transformers import (
 from oppo_real.errors import ModelError
 from oppo_real.networks.logprobs import head_of
 from oppo_real.networks.scoring import score_head
+from oppo_real.networks.sources import FORMS, without_bars
 
 Kind = Literal["actor", "reference", "reward", "critic"]
 _DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
@@ -131,10 +132,7 @@ def _config(source: str, field: str) -> tuple[PreTrainedConfig, int | None]:
         labels = raw.get("num_labels") or (len(raw["id2label"]) if "id2label" in raw else None)
         return _tried(field, AutoConfig.for_model, kind, **raw), labels
     if not path.is_dir() and (path.exists() or source.startswith((".", "/", "~"))):
-        raise ModelError(
-            f"{field}: no such folder; give a folder of save_pretrained, a hub name or a "
-            "config.json"
-        )
+        raise ModelError(f"{field}: no such folder; {FORMS}")
     config = _tried(field, AutoConfig.from_pretrained, source)
     scores = any("SequenceClassification" in name for name in config.architectures or ())
     return config, config.num_labels if scores else None
@@ -153,14 +151,15 @@ def _json(path: Path, field: str) -> dict[str, Any]:
 
 
 def _pretrained(field: str, auto: Any, source: str, config: PreTrainedConfig, kind: Kind) -> Any:
-    model, info = _tried(
-        field,
-        auto.from_pretrained,
-        source,
-        config=config,
-        attn_implementation="sdpa",
-        output_loading_info=True,
-    )
+    with without_bars():
+        model, info = _tried(
+            field,
+            auto.from_pretrained,
+            source,
+            config=config,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
     missing = sorted(info["missing_keys"])
     if kind == "critic":
         missing = [name for name in missing if not name.startswith("score.")]

@@ -15,6 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from oppo_real.prompts import Prompts, read_prompts
 from oppo_sim.cli import main
@@ -100,6 +103,17 @@ def test_bad_prompts(
 def test_a_line_that_is_no_prompt(line: str, config: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "prompts.jsonl").write_text(f'{{"prompt_ids": [3]}}\n{line}\n')
     assert "prompts.jsonl:2: " in complaint(capsys, config, tmp_path / "run")
+
+
+def test_a_tokenizer_that_makes_nothing_of_a_prompt(
+    config: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """It drops what it does not know: the prompt is not to blame, and not empty."""
+    deaf = Tokenizer(BPE({"x": 3}, []))
+    PreTrainedTokenizerFast(tokenizer_object=deaf).save_pretrained(tmp_path / "deaf")
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "what is it"}\n')
+    said = complaint(capsys, config, tmp_path / "run", "--set", "real.tokenizer=deaf")
+    assert "prompts.jsonl:1: the tokenizer 'deaf' makes no token of 'what is it'" in said
 
 
 def test_models_that_do_not_fit_the_actor(config: Path, tmp_path: Path, capsys: Any) -> None:
