@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
@@ -86,8 +86,15 @@ class Side(NamedTuple):
     close: Callable[[], None]
 
 
-def beside_rows(on: Subjects, plan: Plan, budget: Budget) -> Iterator[tuple[Row, Timing]]:
-    """Decoding beside scoring; each beside an update where the trainer's devices let them."""
+def beside_rows(
+    on: Subjects, plan: Plan, alone: Mapping[str, int], budget: Budget
+) -> Iterator[tuple[Row, Timing]]:
+    """Decoding beside scoring; each beside an update where the trainer's devices let them.
+
+    `alone`: torch threads of a lane while the lanes that lend it theirs do not work; a trainer
+    neither lends nor borrows.
+    """
+    own = {"actor": on.real.actor_threads, "scorer": on.real.scorer_threads}
     trainer = set(on.places["trainer"].devices)
     few = max(1, plan.batch // 4)
     pairs = [
@@ -100,7 +107,8 @@ def beside_rows(on: Subjects, plan: Plan, budget: Budget) -> Iterator[tuple[Row,
     if trainer.isdisjoint(on.places["scorer"].devices):
         pairs.append((("score", few), ("train", plan.batch)))
     for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
-        one, other = (_side(on, plan, kind, rows) for kind, rows in pair)
+        threads = {**alone, **({} if "train" in dict(pair) else own)}
+        one, other = (_side(on, plan, threads, kind, rows) for kind, rows in pair)
         found = side_by_side(one.work, other.work, budget.share(left, 8.0))
         for side, beside, timed in ((one, other, found[0]), (other, one, found[1])):
             side.close()
@@ -108,12 +116,12 @@ def beside_rows(on: Subjects, plan: Plan, budget: Budget) -> Iterator[tuple[Row,
             yield row._replace(task=f"{side.kind}+{beside.kind}"), timed
 
 
-def _side(on: Subjects, plan: Plan, kind: str, rows: int) -> Side:
+def _side(on: Subjects, plan: Plan, threads: Mapping[str, int], kind: str, rows: int) -> Side:
     middle = (plan.prompt + plan.longest) // 2
     if kind == "decode":
         decoding = Decoding(on, rows, middle)
         decoding.join()
-        work = Work(decoding.once, on.real.actor_threads)
+        work = Work(decoding.once, threads["actor"])
 
         def decoded(seconds: float) -> Row:
             return Row(kind, rows, round(rows * fmean(decoding.seen)), rows, seconds)
@@ -122,7 +130,7 @@ def _side(on: Subjects, plan: Plan, kind: str, rows: int) -> Side:
     if kind == "train":
         rows = plan.micro_rows * plan.minis
         training = Training(on, rows, middle, plan.minis == 1)
-        work = Work(training.once, on.real.trainer_threads)
+        work = Work(training.once, threads["trainer"])
 
         def trained(seconds: float) -> Row:
             return Row(kind, rows, 0, rows * middle, seconds)
@@ -131,7 +139,7 @@ def _side(on: Subjects, plan: Plan, kind: str, rows: int) -> Side:
     chunk = max(plan.chunks, default=max(1, (plan.longest - plan.prompt) // 4))
     tokens, context = (middle, 0) if kind == "open" else (chunk, plan.prompt + chunk)
     scoring = Scoring(on, rows, tokens, context, plan.longest)
-    work = Work(scoring.once, on.real.scorer_threads)
+    work = Work(scoring.once, threads["scorer"])
 
     def scored(seconds: float) -> Row:
         return Row("score", rows, round(rows * fmean(scoring.seen)), rows * tokens, seconds)

@@ -21,7 +21,7 @@ from oppo_real.profile.tasks import decode_rows, score_rows, train_rows
 from oppo_real.profile.timing import Budget, Timing
 from oppo_sim.config import Scenario
 from oppo_sim.costs.identity import digest
-from oppo_sim.costs.measurements import COLUMNS, Measurements, Row
+from oppo_sim.costs.measurements import Measurements, Row, as_text
 from oppo_sim.policies import Schedule
 
 BUDGET_S = 150.0
@@ -38,13 +38,7 @@ class Profile:
     seconds: float
 
     def text(self) -> str:
-        """The file: a header of comments, then the rows."""
-        head = [f'# {key} = "{value}"' for key, value in self.table.provenance.items()]
-        lines = [
-            f"{r.task},{r.batch},{r.context_tokens},{_tokens(r)},{r.seconds:.6g}"
-            for r in self.table.rows
-        ]
-        return "\n".join([*head, ",".join(COLUMNS), *lines]) + "\n"
+        return as_text(self.table)
 
 
 def described(scenario: Scenario, seed: int | None = None) -> dict[str, str]:
@@ -107,7 +101,7 @@ def _rows(
     yield from score_rows(on, plan, budget("score"))
     torch.set_num_threads(alone["trainer"])
     yield from train_rows(on, plan, budget("train"))
-    yield from beside_rows(on, plan, budget("beside"))
+    yield from beside_rows(on, plan, alone, budget("beside"))
 
 
 def _header(
@@ -130,7 +124,3 @@ def _header(
         "news_s": f"{news.seconds:.3g}",
         "spread": f"{worst:.1%} at most, a median's standard error",
     }
-
-
-def _tokens(row: Row) -> str:
-    return "" if row.task.startswith("decode") or row.task == "pause" else str(row.tokens)

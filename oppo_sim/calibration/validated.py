@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from oppo_sim.analysis.fidelity import Fidelity, Pair
 from oppo_sim.analysis.fidelity_grades import NOISY
 from oppo_sim.analysis.fidelity_page import page
 from oppo_sim.analysis.fidelity_trace import write_side_by_side
+from oppo_sim.calibration.refined import factors, refined
 from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
 from oppo_sim.costs.identity import differences
+from oppo_sim.costs.measurements import as_text
 from oppo_sim.runs import Run, RunError, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
@@ -103,6 +106,42 @@ def _validated(
             ]
         progress(done + 1, len(runs))
     return Fidelity(pairs=pairs, warmup=warmup, drawn=drawn, law=law)
+
+
+def refined_document(
+    runs: Sequence[Real], table: Path, place: Path, isolated: Fidelity, schedule: str
+) -> dict[str, Any]:
+    """The table scaled by the first run of a schedule, and both tables' errors on the other runs.
+
+    ValueError for a schedule of which there is no run, or nothing else.
+    """
+    first = next((p for p in isolated.pairs if p.schedule == schedule and p.repeat == 0), None)
+    others = [real for real in runs if (real.schedule, real.repeat) != (schedule, 0)]
+    if first is None or not others:
+        names = ", ".join(isolated.schedules)
+        raise ValueError(
+            f"--refine {schedule}: needs a run of it and others to judge by; there are {names}"
+        )
+    by = factors(first, isolated.warmup)
+    file = place / "costs-refined.csv"
+    write_whole(file, as_text(refined(table, by, f"{schedule}-0")))
+    simulated = place / "simulated-refined"
+    shutil.rmtree(simulated, ignore_errors=True)
+    again, _ = validated(others, file, simulated, isolated.warmup, _quiet)
+    rest = [p for p in isolated.pairs if (p.schedule, p.repeat) != (schedule, 0)]
+    before = Fidelity(pairs=rest, warmup=isolated.warmup)
+    keys = ("median_abs_error", "worst_abs_error", "speedup_error", "tau", "pairs", "grade")
+    return {
+        "with": f"{schedule}-0",
+        "factors": ", ".join(f"{kind} {factor:.3f}" for kind, factor in by.items()),
+        "runs": len(others),
+        "isolated": {key: before.as_dict()[key] for key in keys},
+        "refined": {key: again.as_dict()[key] for key in keys},
+    }
+
+
+def _quiet(done: int, of: int) -> None:
+    """Nobody watches."""
 
 
 def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]:

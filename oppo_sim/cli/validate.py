@@ -43,6 +43,14 @@ def validate(
         Path | None,
         typer.Option(metavar="FILE", help="A table of `oppo profile`; else one is measured."),
     ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Scale the table by the first run of this schedule as well, and say how that "
+            "predicts the others.",
+        ),
+    ] = None,
     budget: profile.Budget = profile.BUDGET_S,
     out: console.Out = None,
     resume: console.Resume = False,
@@ -74,7 +82,13 @@ def validate(
       oppo validate experiments/configs/real/cpu-small.toml --out small
       oppo validate --from small/runs/04-oppo-0
     """
-    from oppo_sim.calibration.validated import notes_of, real_runs, validated, write
+    from oppo_sim.calibration.validated import (
+        notes_of,
+        real_runs,
+        refined_document,
+        validated,
+        write,
+    )
     from oppo_sim.runs import claim_folder
 
     if (scenario is None) == (source is None):
@@ -100,6 +114,8 @@ def validate(
         name = str(runs[0].recorded.run.header.scenario["name"])
         about = _about(name, table)
         document = {"scenario": name, **about, **fidelity.as_dict(), "notes": notes}
+        if refine is not None:
+            document["refined"] = refined_document(runs, table, place, fidelity, refine)
         if out is not None:
             write(out, runs, fidelity, document, simulated, about)
     if as_json:
@@ -245,6 +261,17 @@ def _print(document: dict[str, Any], out: Path | None) -> None:
         "spread: of a run's repeats; drawn: error with lengths of the fitted law "
         f"({document['law']}). The second table has signed errors by command and by stage.",
     )
+    again = document.get("refined")
+    if again is not None:
+        console.show(
+            f"Refined with {again['with']} ({again['factors']}), the other {again['runs']} runs: "
+            f"median {percent(again['isolated']['median_abs_error'])} -> "
+            f"{percent(again['refined']['median_abs_error'])}, worst schedule "
+            f"{percent(again['isolated']['worst_abs_error'])} -> "
+            f"{percent(again['refined']['worst_abs_error'])}, speed-ups "
+            f"{percent(again['isolated']['speedup_error'])} -> "
+            f"{percent(again['refined']['speedup_error'])} (isolated -> refined)."
+        )
     for note in document["notes"]:
         console.show(f"Note: {note}.")
     if out is not None:

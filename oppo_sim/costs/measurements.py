@@ -20,6 +20,7 @@ the others alike.
 from __future__ import annotations
 
 import csv
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -141,6 +142,16 @@ def parse_measurements(name: str, text: str) -> Measurements:
         )
     rows = tuple(_row(n, columns, _cells(n, line)) for n, line in numbered[1:])
     return Measurements(name, rows, provenance)
+
+
+def as_text(table: Measurements) -> str:
+    """The file of a table: a header of comments, then the rows."""
+    head = [f"# {key} = {json.dumps(value)}" for key, value in table.provenance.items()]
+    lines = []
+    for row in table.rows:
+        tokens = "" if _NEEDED.get(row.task) == _CONTEXT else row.tokens
+        lines.append(f"{row.task},{row.batch},{row.context_tokens},{tokens},{row.seconds:.6g}")
+    return "\n".join([*head, ",".join(COLUMNS), *lines]) + "\n"
 
 
 def _provenance(header: str) -> dict[str, str]:

@@ -1,0 +1,40 @@
+"""A table of isolated measurements, scaled by what one whole run took for each kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from oppo_sim.analysis.fidelity import KINDS, Fidelity, Pair
+from oppo_sim.costs import Measurements, measurements
+from oppo_sim.costs.measurements import LEAST_S
+
+CAP = (
+    1.5  # no task is scaled by more, or less than its inverse: then the table is of something else
+)
+KIND_OF = {"decode": "decode", "prefill": "decode", "score": "score", "train": "train"}
+KIND_OF |= {"update": "train", "sync": "sync"}
+
+
+def factors(pair: Pair, warmup: int) -> dict[str, float]:
+    """By kind of span: recorded over simulated seconds, within CAP; 1 where there was none."""
+    found = {}
+    one = Fidelity(pairs=[pair], warmup=warmup)
+    for kind, both in one.kinds(pair.schedule).items():
+        ratio = both.real_s / both.sim_s if both.real_s and both.sim_s else 1.0
+        found[kind] = min(CAP, max(1 / CAP, ratio))
+    return found
+
+
+def refined(table: Path, by: Mapping[str, float], run: str) -> Measurements:
+    """Every row times its kind's factor: those beside other work as well, so stretches stay."""
+    found = measurements(str(table.resolve()))
+    rows = []
+    for row in found.rows:
+        kind = KIND_OF.get(row.task.partition("+")[0])
+        factor = 1.0 if kind is None else by[kind]
+        rows.append(row._replace(seconds=max(LEAST_S, row.seconds * factor)))
+    words = ", ".join(f"{kind} x {by[kind]:.3f}" for kind in KINDS)
+    said = {**found.provenance, "refined": f"with the run {run}: {words}"}
+    return replace(found, name=f"{found.name}-refined", rows=tuple(rows), provenance=said)
