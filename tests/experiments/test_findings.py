@@ -10,6 +10,7 @@ from experiments import (
     chunk_cost,
     data_parallel,
     deferrals,
+    fixed_or_dynamic_d,
     micro_batches,
     runaways,
     scoring_share,
@@ -269,3 +270,28 @@ class TestMicroBatches:
         assert share is not None
         assert 1.2 * 1.5**share == pytest.approx(gain)
         assert micro_batches.judged(longer, gains).verdict == verdict
+
+
+class TestController:
+    def test_a_coin_keeps_the_constant_step_in_the_middle(self) -> None:
+        """Up and down are alike, so D is uniform on 0 ... D_max, whatever the window."""
+        for over in (1, 5, 20):
+            assert fixed_or_dynamic_d.long_run("constant", over, 0, 8) == pytest.approx(
+                0.5, abs=0.02
+            )
+
+    def test_small_steps_are_alike(self) -> None:
+        """With D_max = 2 the proportional step is the constant one."""
+        long_run = fixed_or_dynamic_d.long_run
+        assert long_run("proportional", 5, 0, 2) == long_run("constant", 5, 0, 2)
+
+    @pytest.mark.parametrize(
+        ("constant", "proportional", "quiet", "verdict"),
+        [(0.5, 0.6, 0.0, "confirmed"), (0.5, 0.25, 0.0, "corrected"), (0.5, 0.6, 0.3, "corrected")],
+    )
+    def test_the_verdict(
+        self, constant: float, proportional: float, quiet: float, verdict: str
+    ) -> None:
+        flat = {"constant": constant, "proportional": proportional}
+        key = fixed_or_dynamic_d.Key("constant", "flat", 0.0)
+        assert fixed_or_dynamic_d.judged(flat, {key: quiet}).verdict == verdict
