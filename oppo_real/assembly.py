@@ -17,6 +17,7 @@ from oppo_real.machine.messages import Read, Worker
 from oppo_real.machine.sharing import Sharing, Team
 from oppo_real.machine.store import Store
 from oppo_real.networks.loading import Models, load_models
+from oppo_real.networks.models import refuse_narrow
 from oppo_real.networks.rules import RuleReward
 from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.ppo.trainer import Trainer
@@ -174,4 +175,8 @@ def _limits(scenario: Scenario, models: Models, prompts: Prompts) -> Limits:
             f"{longest} tokens it exceeds the actor's context of {context}: lower it to "
             f"{max(context - longest, 0)}, or shorten the prompts"
         )
+    for kind in ("actor", "critic", "reference", "reward"):
+        config = getattr(getattr(models, kind), "config", None)
+        if config is not None:
+            refuse_narrow(config, f"real.{kind}", longest + cap)
     return limits

@@ -101,20 +101,26 @@ def context_tokens(model: Any) -> int | None:
 
 
 def refuse_unsupported(config: PreTrainedConfig, field: str) -> None:
-    """Caches here hold every token of a decoder, and every layer sees all of them."""
+    """Caches here hold every token of a decoder; windows are for `refuse_narrow`."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{field}: an encoder-decoder; give a decoder-only model")
     layers = getattr(config, "layer_types", None) or []
-    window = getattr(config, "sliding_window", None)
     if set(layers) - {"full_attention", "sliding_attention"}:
         kinds = ", ".join(sorted(set(layers)))
         raise ModelError(f"{field}: layers of {kinds}; give a model with full attention only")
-    slides = "sliding_attention" in layers if layers else window is not None
-    if slides and (window or 0) < (getattr(config, "max_position_embeddings", None) or 0):
-        raise ModelError(
-            f"{field}: its layers see {window} tokens back (sliding_window); give a model with"
-            " full attention"
-        )
+
+
+def refuse_narrow(config: PreTrainedConfig, field: str, tokens: int) -> None:
+    """Every layer must see all `tokens` of prompt and response: what is cached is read whole."""
+    layers = getattr(config, "layer_types", None) or []
+    window = getattr(config, "sliding_window", None)
+    if window is None or (layers and "sliding_attention" not in layers) or window >= tokens:
+        return
+    raise ModelError(
+        f"{field}: its layers see {window} tokens back (sliding_window), and prompt and response "
+        f"may have {tokens}: shorten prompts or workload.max_response_tokens, or give a model with "
+        "full attention"
+    )
 
 
 def _is_config(source: str | Path) -> bool:

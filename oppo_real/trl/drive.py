@@ -25,6 +25,7 @@ from oppo_real.machine.lanes import ScorerLane
 from oppo_real.machine.messages import Weights, Worker
 from oppo_real.machine.store import Store
 from oppo_real.networks.decoding import ContinuousBatch
+from oppo_real.networks.models import refuse_narrow, refuse_unsupported
 from oppo_real.trl.hooks import HOOKED, train_on
 from oppo_real.trl.rollouts import Live, LoadedPrompts, RewardBeforePad, TrlLane
 from oppo_sim.engine import Lane, Limits, Listener, run
@@ -123,6 +124,11 @@ def _check(trainer: Any, module: ModuleType) -> None:
                 f"trainer.is_{kind}: its weights are not in the policy model alone; drive_trl "
                 "takes a plain model on one device"
             )
+    for name in ("policy_model", "reward_model"):  # what is cached here; how long is not known
+        config = getattr(getattr(trainer, name), "config", None)
+        if config is not None:
+            refuse_unsupported(config, name)
+            refuse_narrow(config, name, getattr(config, "max_position_embeddings", None) or 0)
     if trainer.processing_class.pad_token_id is None:
         raise ModelError("processing_class.pad_token_id is None: TRL needs a pad token; set one")
     if not hasattr(trainer.dataloader, "base_dataloader"):

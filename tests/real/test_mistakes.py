@@ -128,6 +128,18 @@ def test_models_that_do_not_fit_the_actor(config: Path, tmp_path: Path, capsys: 
         assert f"real.{kind}: its vocabulary has 32 ids, the actor's 64" in said
 
 
+def test_a_window_narrower_than_a_rollout(config: Path, tmp_path: Path, capsys: Any) -> None:
+    """Three tokens of prompt and up to 24 of response."""
+    layers = {"use_sliding_window": True, "max_window_layers": 1}
+    layers["layer_types"] = ["full_attention", "sliding_attention"]
+    change(tmp_path / "actor.json", **layers, sliding_window=26)
+    said = complaint(capsys, config, tmp_path / "run")
+    assert "real.actor: its layers see 26 tokens back" in said
+    assert "may have 27" in said
+    change(tmp_path / "actor.json", sliding_window=27)
+    assert train(config, tmp_path / "run", "--steps", "1") == 0
+
+
 def test_another_tokenizer(config: Path, tmp_path: Path, capsys: Any) -> None:
     """Of the same size: only the words tell."""
     tiny.actor().save_pretrained(tmp_path / "actor")

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from oppo_real.errors import ModelError
 from oppo_real.networks import models, rules, vocabulary
+from oppo_real.networks.cache import SlotCache
 from tests.real import tiny
 
 
@@ -130,7 +132,6 @@ def test_what_cannot_be_loaded_says_why_and_what_to_do(tmp_path: Path) -> None:
     [
         ({"is_encoder_decoder": True}, "encoder-decoder"),
         ({"layer_types": ["full_attention", "linear_attention"]}, "linear_attention"),
-        ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1}, "64 tokens"),
     ],
 )
 def test_networks_that_do_not_see_all_tokens_are_refused(
@@ -139,11 +140,39 @@ def test_networks_that_do_not_see_all_tokens_are_refused(
     config = tiny.config()
     for name, value in changes.items():
         setattr(config, name, value)
-    if "sliding_window" in changes:
-        config = tiny.config(**changes)
     with pytest.raises(ModelError, match=words):
         models.refuse_unsupported(config, "real.actor")
-    models.refuse_unsupported(tiny.config(sliding_window=64), "real.actor")
+
+
+SLIDING: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 24},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 1},
+}
+
+
+@pytest.mark.parametrize("kind", SLIDING)
+def test_a_window_is_refused_where_it_would_hide_a_token(kind: str) -> None:
+    """transformers' own forward says where that begins: one token beyond the window."""
+    shape = {**tiny.config().to_diff_dict(), "head_dim": 8, **SLIDING[kind]}
+    for key in ("model_type", "layer_types"):
+        shape.pop(key, None)
+    config = AutoConfig.for_model(kind, **shape)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
+    ids = torch.randint(3, tiny.VOCAB, (2, 25))
+    cache = SlotCache(model.base_model)
+    cache.reserve(2, 32)
+    slots, starts = torch.arange(2), torch.tensor([8, 8])
+    with torch.inference_mode():
+        whole = model.base_model(ids, use_cache=False).last_hidden_state
+        parts = [cache.fresh(ids[:, :8], slots), cache.extend(ids[:, 8:], slots, starts, 8)]
+    distances = (torch.cat(parts, 1) - whole).abs().amax((0, 2))
+    assert distances[:24].max() < 1e-12
+    assert distances[24] > 1e-3
+    models.refuse_narrow(config, "real.actor", 24)
+    with pytest.raises(ModelError, match=r"24 tokens back .* may have 25: shorten"):
+        models.refuse_narrow(config, "real.actor", 25)
+    models.refuse_narrow(tiny.config(sliding_window=24), "real.actor", 25)  # not used
 
 
 def test_a_context_is_what_the_config_says() -> None:

@@ -337,6 +337,11 @@ def test_what_cannot_be_driven_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="dataloader is a list: must be the one"):
         drive_trl(ours, "trl")
     ours = trainer(tmp_path)
+    ours.policy_model.config.layer_types = ["full_attention", "sliding_attention"]
+    ours.policy_model.config.sliding_window = 24
+    with pytest.raises(ModelError, match="policy_model: its layers see 24 tokens back"):
+        drive_trl(ours, "trl")
+    ours = trainer(tmp_path)
     ours.value_model = ours.reward_model
     with pytest.raises(ModelError, match="value_model and reward_model are one object"):
         drive_trl(ours, "trl")
