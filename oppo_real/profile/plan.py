@@ -37,7 +37,7 @@ class Plan:
 
     @property
     def contexts(self) -> list[int]:
-        first, last = self.prompt + 2, self.longest - 12
+        first, last = self.prompt + 1, self.longest - 12
         return sorted({first, (first + last) // 2, last}) if last > first + 8 else [first]
 
     @property
@@ -53,21 +53,26 @@ class Plan:
     @property
     def opening(self) -> list[tuple[int, int]]:
         """Rows and width of scores that open rows; not all rows are the longest at once."""
-        some = sorted({1, max(1, self.batch // 4), self.batch})
-        most = 0.6 * self.batch * self.longest
-        return [(n, w) for n in some for w in self.widths if n == 1 or n * w <= most]
+        most, widths = 0.6 * self.batch * self.longest, [self.prompt + 1, *self.widths]
+        return [(n, w) for n in self._some for w in widths if n == 1 or n * w <= most]
 
     @property
     def going_on(self) -> list[tuple[int, int, int]]:
         """Rows, tokens and context of scores that go on with rows."""
         found = []
         for chunk in self.chunks:
-            for tokens in sorted({max(1, chunk // 4), chunk}):
-                for rows in sorted({1, max(1, self.batch // 4), self.batch}):
-                    for context in (self.prompt + chunk, self.longest - 3 * tokens):
-                        if context > self.prompt:
-                            found.append((rows, tokens, context))
-        return found
+            sizes = [(rows, tokens) for tokens in (chunk // 4, chunk) for rows in self._some]
+            # the end of a response; what has waited for a scorer that was busy
+            sizes += [(1, 1), (self.batch, 2 * chunk), (self.most, 2 * chunk)]
+            for rows, tokens in sizes:
+                for context in (self.prompt + chunk, self.longest - 3 * tokens):
+                    if tokens and context > self.prompt:
+                        found.append((rows, tokens, context))
+        return [*dict.fromkeys(found)]
+
+    @property
+    def _some(self) -> list[int]:
+        return sorted({1, max(1, self.batch // 4), self.batch})
 
 
 def plan_of(scenario: Scenario, schedules: Sequence[Schedule], limits: Limits) -> Plan:

@@ -24,7 +24,7 @@ from oppo_sim.runs import Run, RunError, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
 CROWDED = 0.05  # of the machine, taken by others: said
-MACHINE = "machine.json"
+MACHINE, DOCUMENT = "machine.json", "validation.json"
 Progress = Callable[[int, int], None]
 
 
@@ -38,8 +38,11 @@ class Real:
     recorded: Recorded
 
 
-def real_runs(path: Path) -> list[Real]:
-    """The run in a folder, or those in its folder `runs`, or right in it. RunError for none."""
+def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
+    """The run in a folder, or those in its folder `runs`, or right in it. RunError for none.
+
+    Schedules in this order, the others behind them; without one, as a validation there has them.
+    """
     if (path / "run.json").exists():
         folders = [path]
     else:
@@ -52,9 +55,24 @@ def real_runs(path: Path) -> list[Real]:
         name = str(run.header.schedule["name"])
         repeat = sum(one.schedule == name for one in found)
         found.append(Real(name, repeat, folder, recorded(run, folder)))
+    order = order or _order(path)
+    found.sort(key=lambda real: (*_place(real.schedule, order), real.repeat))
     if not found:
         raise RunError(f"{path}: no run folder, and none in it: name one that `oppo train` wrote")
     return found
+
+
+def _place(schedule: str, order: Sequence[str]) -> tuple[int, str]:
+    return order.index(schedule) if schedule in order else len(order), schedule
+
+
+def _order(path: Path) -> list[str]:
+    """Of the schedules in validation.json; `trl` first where there is none."""
+    try:
+        document = json.loads((path / DOCUMENT).read_bytes())
+        return [one["schedule"] for one in document["schedules"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ["trl"]
 
 
 def _refuse(run: Run, folder: Path) -> None:
@@ -78,10 +96,11 @@ def validated(
         warnings.simplefilter("always", ExtrapolationWarning)
         found = _validated(runs, table, simulated, warmup, progress)
     left = [str(one.message) for one in caught if one.category is ExtrapolationWarning]
+    what = [*dict.fromkeys(": ".join(text.split(": ")[1:3]) for text in left)]
     for one in caught:
         if one.category is not ExtrapolationWarning:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return found, [*dict.fromkeys(left)]
+    return found, [f"outside of what was measured: {', '.join(what)}"] if what else []
 
 
 def _validated(
@@ -190,7 +209,7 @@ def write(
     about: Mapping[str, str],
 ) -> None:
     """validation.json, steps.csv, page.html and trace.json."""
-    write_whole(out / "validation.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_whole(out / DOCUMENT, json.dumps(document, indent=2, allow_nan=False) + "\n")
     lines = [
         f"{step.schedule},{step.repeat},{step.step},{step.real_s:.6f},{step.sim_s:.6f}\n"
         for step in fidelity.steps

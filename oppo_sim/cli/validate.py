@@ -80,7 +80,7 @@ def validate(
     \b
     Example:
       oppo validate experiments/configs/real/cpu-small.toml --out small
-      oppo validate --from small/runs/04-oppo-0
+      oppo validate --from small/runs/oppo-0
     """
     from oppo_sim.calibration.validated import (
         notes_of,
@@ -99,18 +99,19 @@ def validate(
             console.need_out(out)
             assert out is not None
             claim_folder(out, resume=resume)
-            table, notes = _run(scenario, schedules, repeats, steps, costs, budget, out, sets)
+            names = schedules.split(",")
+            table, order = _run(scenario, names, repeats, steps, costs, budget, out, sets)
             source = out
         else:
-            table, notes = _table_of(source, costs), []
+            table, order = _table_of(source, costs), []
             if out is not None:
                 claim_folder(out, resume=resume)
-        runs = real_runs(source)
+        runs = real_runs(source, order)
         place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
         simulated = _cleared(place / SIMULATED)
         meter = stack.enter_context(console.Meter("simulating", "runs"))
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
-        notes += [*notes_of(runs, table, fidelity), *beyond]
+        notes = [*notes_of(runs, table, fidelity), *beyond]
         name = str(runs[0].recorded.run.header.scenario["name"])
         about = _about(name, table)
         document = {"scenario": name, **about, **fidelity.as_dict(), "notes": notes}
@@ -126,7 +127,7 @@ def validate(
 
 def _run(
     scenario: str,
-    schedules: str,
+    schedules: list[str],
     repeats: int,
     steps: int | None,
     costs: Path | None,
@@ -134,20 +135,19 @@ def _run(
     out: Path,
     sets: list[str] | None,
 ) -> tuple[Path, list[str]]:
-    """All rounds, into out/runs; the table that goes with them, and what is to be said of it."""
+    """All rounds, into out/runs; the table that goes with them, and the schedules' names."""
     from oppo_sim.analysis.documents import header_of
     from oppo_sim.config import load_scenario, load_schedule
 
     loaded = load_scenario(scenario, console.overrides(sets))
-    chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules.split(","))}
+    chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules)}
     rounds = real_module("rounds", "running for real")
-    table, notes = _table(loaded, [*chosen.values()], costs, budget, out)
-    places = {name: place for place, name in enumerate(chosen, start=1)}
+    table = _table(loaded, [*chosen.values()], costs, budget, out)
     for name, repeat in rounds.rounds([*chosen], repeats):
         header = header_of(
             loaded, chosen[name], seed=None, steps=steps, spans=True, role="measured"
         )
-        folder = out / RUNS / f"{places[name]:02}-{name}-{repeat}"  # sorted as they were named
+        folder = out / RUNS / f"{name}-{repeat}"
         if rounds.is_done(folder, header):
             continue
         total = 0.0
@@ -159,12 +159,12 @@ def _run(
             file=sys.stderr,
             flush=True,
         )
-    return table, notes
+    return table, [*chosen]
 
 
 def _table(
     scenario: Scenario, schedules: list[Schedule], costs: Path | None, budget: float, out: Path
-) -> tuple[Path, list[str]]:
+) -> Path:
     """The table that was named, or out/costs.csv: measured unless it is of this machine and that.
 
     A table that was named is used whatever it is of; what differs is said with the results.
@@ -175,16 +175,16 @@ def _table(
 
     if costs is not None:
         measurements(str(costs.resolve()))
-        return costs, []
-    table, notes = out / TABLE, list[str]()
+        return costs
+    table = out / TABLE
     if table.exists():
         here = real_module("profile.measure", "profiling").described(scenario)
         other = differences(measurements(str(table.resolve())).provenance, here)
         if not other:
-            return table, []
+            return table
         print(f"{table} is measured again: {'; '.join(other)}", file=sys.stderr)
     write_whole(table, profile.measured(scenario, schedules, budget).text())
-    return table, notes
+    return table
 
 
 def _table_of(source: Path, costs: Path | None) -> Path:

@@ -77,7 +77,7 @@ def test_a_budget_is_shared_by_what_is_left_to_do() -> None:
 def test_which_points_a_schedule_can_ask_for() -> None:
     plan = Plan(batch=8, most=12, prompt=16, longest=80, chunks=(8,), micro_rows=4, minis=1)
     assert plan.batches == [12, 8, 4, 2, 1]
-    assert plan.contexts == [18, 43, 68]
+    assert plan.contexts == [17, 42, 68]
     assert plan.widths == [20, 24, 40, 80], "halves of 80 above the prompt, and prompt + chunk"
     assert (8, 80) not in plan.opening, "not all rows are the longest"
     assert (1, 80) in plan.opening
