@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import chart
-from experiments.result import Experiment, Result, Row
+from experiments.result import Experiment, Finding, Result, Row, Verdict
 from experiments.runs import Variant, simulated
 from oppo_sim.workload import load
 
@@ -54,7 +54,7 @@ def run(quick: bool) -> Result:
         }
         for (s, cap, d), gain in gains.items()
     ]
-    return Result(rows, _draw(gains, at_cap), _text(gains, at_cap))
+    return Result(rows, _draw(gains, at_cap), _text(gains, at_cap), judged(gains, at_cap))
 
 
 def _share(name: str, cap: int) -> float:
@@ -97,6 +97,27 @@ def _draw(gains: dict[Key, float], at_cap: dict[tuple[str, int], float]) -> Figu
 def binding(gains: dict[Key, float], at_cap: dict[tuple[str, int], float]) -> dict[Key, float]:
     """The gains where at least D responses of a batch reach the cap."""
     return {key: gain for key, gain in gains.items() if at_cap[key[:2]] >= key[2]}
+
+
+def judged(gains: dict[Key, float], at_cap: dict[tuple[str, int], float]) -> Finding:
+    """ "confirmed": no binding cap leaves more than MOST; "corrected": one does; "undecided": none
+    binds."""
+    held = binding(gains, at_cap)
+    most = max(held.values(), default=None)
+    loose = [gain for key, gain in gains.items() if key not in held]
+    verdict: Verdict = "undecided"
+    if most is not None:
+        verdict = "confirmed" if most <= MOST else "corrected"
+    return Finding(
+        f"Where a cap binds, so that D or more responses of a batch reach it, overcommitment gains "
+        f"at most {MOST} x.",
+        verdict,
+        {
+            "cases in which the cap binds": len(held),
+            "largest gain there": most,
+            "largest gain elsewhere": max(loose, default=None),
+        },
+    )
 
 
 def _text(gains: dict[Key, float], at_cap: dict[tuple[str, int], float]) -> list[str]:

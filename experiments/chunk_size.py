@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import chart
-from experiments.result import Experiment, Result, Row
+from experiments.result import Experiment, Finding, Result, Row
 from experiments.runs import Runs, Variant, simulated
+from oppo_sim.config import load_scenario
 
 SCENARIO = "stackexchange-7b"
-CHUNKS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)  # the last one is the cap
-QUICK = (32, 256, 2048)
+CHUNKS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # and the cap: the whole response
+QUICK = (32, 256)
 PAPER = 500  # tokens: the paper's fastest; 100 and 3000 were slower
 FREE: dict[str, object] = {"costs.round_s": 0.0}
 AT_ONCE: dict[str, object] = {"flush": "rollout"}
@@ -29,13 +30,14 @@ Place = tuple[str, int, int]  # schedule, place in CURVES, chunk
 
 
 def run(quick: bool) -> Result:
-    chunks = QUICK if quick else CHUNKS
+    cap = load_scenario(SCENARIO).workload.max_response_tokens
+    chunks = [*(c for c in (QUICK if quick else CHUNKS) if c < cap), cap]
     places = [(s, curve, c) for s in SCHEDULES for curve in range(len(CURVES)) for c in chunks]
     variants = [
         Variant(SCENARIO, s, {"chunk": c, **CURVES[curve][2]}, CURVES[curve][1])
         for s, curve, c in places
     ]
-    found = simulated(variants, seeds=1 if quick else 2, steps=15 if quick else 120)
+    found = simulated(variants, seeds=1 if quick else 2, steps=15 if quick else 80)
     runs = dict(zip(places, found, strict=True))
     curves = {
         (s, curve): {c: runs[s, curve, c].step_s.mean for c in chunks}
@@ -45,7 +47,7 @@ def run(quick: bool) -> Result:
     added = {(s, c): _added(runs, s, c) for s in SCHEDULES for c in chunks}
     rows = [_row(place, each) for place, each in runs.items()]
     text = [*_text(curves), *_causes(curves, added), *_scorer(runs)]
-    return Result(rows, _draw(curves, added), text)
+    return Result(rows, _draw(curves, added), text, judged(curves))
 
 
 class Added(NamedTuple):
@@ -99,7 +101,7 @@ def _draw(
         panel.axvline(PAPER, color="grey", lw=0.8, ls=":")
         panel.text(PAPER * 1.05, 0.02, "paper's fastest: 500", size=7, color="dimgrey",
                    transform=panel.get_xaxis_transform())  # fmt: skip
-        chart.tokens_axis(panel, list(curve), "chunk (response tokens; 2,048 = the cap)")
+        chart.tokens_axis(panel, list(curve), "chunk (response tokens; the last one is the cap)")
         panel.set_title(f"schedule {schedule}: {best} tokens are the fastest", loc="left")
         panel.set_ylabel("seconds per PPO step")
         panel.margins(y=0.12)
@@ -122,7 +124,7 @@ def _draw_added(panel: Axes, added: Mapping[int, Added]) -> None:
         )
     ):
         chart.line(panel, look, chunks, values, label=label, ls="--" if look else "-")
-    chart.tokens_axis(panel, chunks, "chunk (response tokens; 2,048 = the cap)")
+    chart.tokens_axis(panel, chunks, "chunk (response tokens; the last one is the cap)")
     panel.set_title("schedule intra: what the chunk adds to a step", loc="left")
     panel.set_ylabel("seconds")
     panel.set_ylim(bottom=0)
@@ -204,6 +206,29 @@ def _scorer(runs: Mapping[Place, Runs]) -> list[str]:
         f"instead of {seconds['intra']:.1f}: fewer rounds to pay for, and the scorer has to begin "
         f"early to hide its {large.score_s:.1f} s.",
     ]
+
+
+def judged(curves: dict[tuple[str, int], dict[int, float]]) -> Finding:
+    """Whether intra's fastest chunk lies inside, and where (row C1).
+
+    "confirmed": between 200 and 1,000 tokens, with the smallest chunk and the whole response slower
+    by more than 1 %; "corrected": elsewhere, or one end is as fast.
+    """
+    base = curves["intra", 0]
+    best, slower = min(base, key=base.__getitem__), 1.01 * min(base.values())
+    inside = min(base[min(base)], base[max(base)]) > slower
+    return Finding(
+        f"A chunk of about {PAPER} tokens is the fastest; small and large ones are slower (C1).",
+        "confirmed" if inside and 200 <= best <= 1000 else "corrected",
+        {
+            "intra: fastest chunk, tokens": best,
+            f"intra: {min(base)} tokens, slower by": base[min(base)] / base[best] - 1,
+            "intra: the whole response, slower by": base[max(base)] / base[best] - 1,
+            "oppo: fastest chunk, tokens": min(
+                curves["oppo", 0], key=curves["oppo", 0].__getitem__
+            ),
+        },
+    )
 
 
 def _near(curve: dict[int, float]) -> str:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments import chart
-from experiments.result import Experiment, Result, Row
+from experiments.result import Experiment, Finding, Result, Row, Verdict
 from oppo_sim.runs import each_step
 
 CONFIG = Path(__file__).parent / "configs/real/even-tokens.toml"
@@ -32,7 +32,8 @@ def run(quick: bool) -> Result:
         for seed in range(1 if quick else SEEDS):
             rows += _trained(schedule, seed)
     rewards = _table(rows, "reward")
-    return Result(rows, _draw(rewards, _table(rows, "kl")), _text(rows, rewards))
+    figure = _draw(rewards, _table(rows, "kl"))
+    return Result(rows, figure, _text(rows, rewards), judged(rewards))
 
 
 def _trained(schedule: str, seed: int) -> list[Row]:
@@ -134,6 +135,24 @@ def _text(rows: Sequence[Row], rewards: Curves) -> list[str]:
         )
     said.append("Seconds are of the machine that drew this, and include whatever else it did.")
     return said
+
+
+def judged(rewards: Curves) -> Finding:
+    """ "confirmed": both orders end above BAR, and their seeds' ranges meet at 0.9 of the steps or
+    more; "corrected": one ends below it; else, or with a single seed, "undecided"."""
+    finals = {schedule: float(runs[:, -LAST:].mean()) for schedule, runs in rewards.items()}
+    met = overlap(rewards["trl"], rewards["oppo"])[0] if len(rewards["trl"]) > 1 else None
+    verdict: Verdict = "undecided"
+    if min(finals.values()) < BAR:
+        verdict = "corrected"
+    elif met is not None and met >= 0.9:
+        verdict = "confirmed"
+    numbers: dict[str, float | None] = {f"{s}: final reward": x for s, x in finals.items()}
+    return Finding(
+        "PPO learns in oppo's order as it does in TRL's.",
+        verdict,
+        {**numbers, "share of steps at which the seeds' ranges meet": met},
+    )
 
 
 def _range(values: NDArray[np.float64], digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from experiments import scarce_figure
 from experiments.memories import REDONE, REGIMES, WAITS, Case, Key, Regime
 from experiments.refilled import Refilled
-from experiments.result import Experiment, Result
+from experiments.result import Experiment, Finding, Result
 from experiments.runs import Runs
 from oppo_sim.analysis.metrics import summarise
 from oppo_sim.analysis.parts import cores
@@ -27,7 +27,8 @@ def run(quick: bool) -> Result:
     cases: dict[Key, Case] = dict(zip(keys, found, strict=True))
     gains = {key: cases[key].runs.gain(cases[*key[:2], 0].runs).mean for key in keys if key[2]}
     rows = [_row(key, cases, gains) for key in gains]
-    return Result(rows, scarce_figure.draw(cases, gains), _text(cases, gains))
+    figure = scarce_figure.draw(cases, gains)
+    return Result(rows, figure, _text(cases, gains), judged(gains))
 
 
 def _case(key: Key, quick: bool) -> Case:
@@ -170,6 +171,20 @@ def reversal(gains: dict[Key, float], place: int) -> bool:
     own = {key[1:]: gain for key, gain in gains.items() if key[0] == place}
     most = max(kv for kv, _ in own)
     return any(own[most, d] > 1 > gain for (_, d), gain in own.items())
+
+
+def judged(gains: dict[Key, float]) -> Finding:
+    """ "confirmed": every regime's gain falls below 1; "corrected": some stay above it."""
+    places = sorted({place for place, *_ in gains})
+    reverses = [place for place in places if reversal(gains, place)]
+    numbers = {f"{REGIMES[place].name}: least gain": min(gain for key, gain in gains.items()
+                                                         if key[0] == place)
+               for place in places}  # fmt: skip
+    return Finding(
+        "Where KV memory is scarce, overcommitment makes steps slower.",
+        "confirmed" if reverses == places else "corrected",
+        {"regimes": len(places), "regimes in which it does": len(reverses), **numbers},
+    )
 
 
 EXPERIMENT = Experiment(

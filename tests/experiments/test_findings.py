@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from experiments import (
+    binding_cap,
     chunk_cost,
+    chunk_size,
     data_parallel,
     deferrals,
     fixed_or_dynamic_d,
+    lateness,
+    learning,
     micro_batches,
     runaways,
+    scarce_kv,
     scoring_share,
     stale_caches,
     two_nodes,
@@ -295,3 +301,56 @@ class TestController:
         flat = {"constant": constant, "proportional": proportional}
         key = fixed_or_dynamic_d.Key("constant", "flat", 0.0)
         assert fixed_or_dynamic_d.judged(flat, {key: quiet}).verdict == verdict
+
+
+class TestEarlierOnes:
+    @pytest.mark.parametrize(
+        ("curve", "verdict"),
+        [
+            ({32: 12.0, 256: 10.0, 2048: 11.0}, "confirmed"),
+            ({32: 12.0, 256: 10.0, 2048: 10.05}, "corrected"),
+            ({32: 12.0, 128: 10.0, 2048: 11.0}, "corrected"),
+        ],
+    )
+    def test_the_fastest_chunk(self, curve: dict[int, float], verdict: str) -> None:
+        assert chunk_size.judged({("intra", 0): curve, ("oppo", 0): curve}).verdict == verdict
+
+    @pytest.mark.parametrize(
+        ("other", "verdict"),
+        [
+            ({0: 0.9, 1: 0.095, 2: 0.005}, "confirmed"),
+            ({0: 0.9, 1: 0.08, 2: 0.02}, "corrected"),
+            ({0: 0.4, 1: 0.6}, "corrected"),
+            ({0: 1.0}, "confirmed"),
+        ],
+    )
+    def test_lateness_holds_on_every_scenario(self, other: dict[int, float], verdict: str) -> None:
+        shares = {("a", "staleness"): {0: 0.9, 1: 0.1}, ("b", "staleness"): other,
+                  ("b", "deferrals"): {0: 0.1, 3: 0.9}}  # fmt: skip
+        assert lateness.judged(shares).verdict == verdict
+
+    @pytest.mark.parametrize(
+        ("at_cap", "gain", "verdict"),
+        [(8.0, 1.05, "confirmed"), (8.0, 1.2, "corrected"), (2.0, 1.2, "undecided")],
+    )
+    def test_a_cap_that_binds(self, at_cap: float, gain: float, verdict: str) -> None:
+        found = binding_cap.judged({("a", 512, 4): gain}, {("a", 512): at_cap})
+        assert found.verdict == verdict
+
+    def test_scarce_memory_counts_the_regimes_that_reverse(self) -> None:
+        gains = {(0, 100, 4): 1.2, (0, 10, 4): 0.9, (1, 100, 4): 1.2, (1, 10, 4): 1.1}
+        assert scarce_kv.judged(gains).verdict == "corrected"
+        assert scarce_kv.judged({**gains, (1, 10, 4): 0.9}).verdict == "confirmed"
+
+    @pytest.mark.parametrize(
+        ("seeds", "final", "apart", "verdict"),
+        [
+            (2, 0.9, 0.0, "confirmed"),
+            (2, 0.7, 0.0, "corrected"),
+            (2, 0.9, 0.05, "undecided"),
+            (1, 0.9, 0.0, "undecided"),
+        ],
+    )
+    def test_learning(self, seeds: int, final: float, apart: float, verdict: str) -> None:
+        curve = np.full((seeds, 40), final)
+        assert learning.judged({"trl": curve, "oppo": curve + apart}).verdict == verdict
