@@ -1,0 +1,224 @@
+"""A validation of runs whose costs are known: they were simulated, and say that they are measured.
+
+With the very table they came from the simulator is never wrong; with one a quarter too slow, it is
+by a quarter; refined with one of them, it is right again about the others.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oppo_sim.analysis.documents import header_of
+from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
+from oppo_sim.calibration.validated import real_runs
+from oppo_sim.cli import main
+from oppo_sim.config import Scenario, parse_scenario
+from oppo_sim.costs import Measured, measurements
+from oppo_sim.costs.beside import stretches
+from oppo_sim.costs.identity import KEYS
+from oppo_sim.costs.measurements import as_text, parse_measurements
+from oppo_sim.runs import Run, RunError, read_run
+from oppo_sim.workload.loads import workload
+
+HERE = dict.fromkeys(KEYS, "here")
+HEADER = "".join(
+    f'# {key} = "{value}"\n'
+    for key, value in {
+        **HERE,
+        "date": "2026-01-01",
+        "source": "made up",
+        "grouped": "yes",
+        "micro_batch": "2",
+        "mini_batches": "1",
+        "news_s": "0.001",
+    }.items()
+)
+ROWS = """\
+task,batch,context_tokens,tokens,seconds
+decode,1,10,,0.010
+decode,8,80,,0.024
+prefill,1,0,4,0.002
+prefill,8,0,32,0.010
+score,1,0,8,0.010
+score,8,0,160,0.160
+score,1,10,1,0.004
+score,8,80,64,0.070
+train,2,0,8,0.050
+train,2,0,48,0.250
+update,1,0,0,0.030
+sync,1,0,0,0.002
+decode+score,8,80,,0.036
+score+decode,8,80,64,0.140
+"""
+DOCUMENT: dict[str, Any] = {
+    "name": "known",
+    "workload": {
+        "lengths": {"exponential": 10.0},
+        "max_response_tokens": 20,
+        "prompt_tokens": 4,
+        "reward": {"start": 0.0, "plateau": 1.0, "tau_steps": 5.0, "noise": 0.1},
+    },
+    "cluster": {
+        "devices": 1,
+        "placement": "colocated",
+        "actors": 1,
+        "scorers": 1,
+        "contention": {"decode_stretch": 1.0},
+    },
+    "costs": {"model": "linear", "decode_token_s": 1.0},
+    "schedule": {"name": "oppo", "batch": 4, "overcommit": 2, "chunk": 4},
+}
+STEPS = 4
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "known.csv"
+    file.write_text(HEADER + ROWS)
+    return file
+
+
+@pytest.fixture
+def real(tmp_path: Path, table: Path) -> Path:
+    """Folders of runs that say they were measured, on a machine that is as the table has it."""
+    scenario = parse_scenario(DOCUMENT)
+    for name in ("trl", "intra", "oppo"):
+        for repeat in (0, 1):
+            _record(scenario, name, table, tmp_path / "all" / "runs" / f"{name}-{repeat}")
+    return tmp_path / "all"
+
+
+def _record(scenario: Scenario, name: str, table: Path, out: Path) -> None:
+    load = workload(scenario)
+    lengths = [load.response_tokens(rollout) for rollout in range(60)]
+    header = header_of(
+        scenario, scenario.schedule(name), seed=None, steps=STEPS, spans=True, role="measured"
+    )
+    of = Recorded(Run(header, (None,) * STEPS, ()), lengths, [4] * 60)  # type: ignore[arg-type]
+    list(again(twin(DOCUMENT, table, replaying(of)), of, out))
+    head = json.loads((out / "run.json").read_text())
+    head |= {"role": "measured", "scenario": DOCUMENT}
+    (out / "run.json").write_text(json.dumps(head))
+    rows = "".join(f"{tokens},4\n" for tokens in lengths)
+    (out / "lengths.csv").write_text("response_tokens,prompt_tokens\n" + rows)
+    (out / "machine.json").write_text(json.dumps({**HERE, "elsewhere": 0.0}))
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    assert main(["validate", "--json", *map(str, arguments)]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_with_the_table_they_came_from_nothing_is_wrong(
+    real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report"
+    found = ask(capsys, "--from", real, "--costs", table, "--out", out)
+    assert found["median_abs_error"] == found["worst_abs_error"] == found["speedup_error"] == 0
+    assert (found["tau"], found["pairs"], found["repeat_spread"]) == (1.0, 3, 0.0)
+    assert found["grade"] == "A"
+    assert [one["schedule"] for one in found["schedules"]] == ["trl", "intra", "oppo"]
+    assert found["schedules"][2]["commands"]["decode"]["error"] == 0
+    assert found["schedules"][0]["drawn"]["error"] != 0, "lengths of the law are others"
+    lines = (out / "steps.csv").read_text().splitlines()
+    assert lines[0] == "schedule,repeat,step,real_s,sim_s"
+    assert len(lines) == 1 + 3 * 2 * (STEPS - 1), "the first step of a run does not count"
+    assert {file.name for file in out.iterdir()} >= {"validation.json", "page.html", "trace.json"}
+    assert json.loads((out / "validation.json").read_text()) == found
+
+
+def test_a_table_that_is_too_slow_is_found_out_and_refined(
+    real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = tmp_path / "slow.csv"
+    found = parse_measurements("slow", table.read_text())
+    rows = tuple([row._replace(seconds=1.25 * row.seconds) for row in found.rows])
+    said = {**found.provenance, "news_s": "0.00125"}
+    slow.write_text(as_text(replace(found, rows=rows, provenance=said)))
+    document = ask(capsys, "--from", real, "--costs", slow, "--refine", "trl")
+    assert document["median_abs_error"] == pytest.approx(0.25)
+    assert document["speedup_error"] == pytest.approx(0, abs=1e-9), "all is too slow alike"
+    refined = document["refined"]
+    assert refined["isolated"]["median_abs_error"] == pytest.approx(0.25)
+    assert refined["refined"]["median_abs_error"] < 0.002, "news are not refined"
+    assert refined["runs"] == 5
+
+
+def test_one_run_folder_is_enough(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(table, real / "costs.csv")
+    found = ask(capsys, "--from", real / "runs" / "oppo-0")
+    assert found["median_abs_error"] == 0
+    assert found["tau"] is None
+    assert found["repeat_spread"] is None
+    assert any("one run of each schedule" in note for note in found["notes"])
+
+
+def test_a_table_of_another_machine_and_busy_neighbours_are_said(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = real / "runs" / "oppo-0" / "machine.json"
+    file.write_text(json.dumps({**HERE, "machine": "elsewhere", "elsewhere": 0.25}))
+    notes = ask(capsys, "--from", real, "--costs", table)["notes"]
+    assert "machine: the table is of 'here', this is 'elsewhere'" in notes
+    assert any("took up to 25% of the machine" in note for note in notes)
+
+
+def test_contention_is_the_ratio_to_what_work_takes_alone(table: Path) -> None:
+    """Of 8 rows at a context of 10, 24 ms alone and 36 beside a score; 70 ms and 140."""
+    costs = Measured(measurements=measurements(str(table)))
+    assert stretches(costs) == pytest.approx({"decode_stretch": 1.5, "score_stretch": 2.0})
+
+
+def test_lengths_without_a_list_are_those_of_the_steps(real: Path) -> None:
+    folder = real / "runs" / "oppo-0"
+    with_list = recorded(read_run(folder), folder)
+    (folder / "lengths.csv").unlink()
+    without = recorded(read_run(folder), folder)
+    trained = [r for step in without.run.steps for r in step.trained]
+    assert [without.responses[r] for r in trained] == [with_list.responses[r] for r in trained]
+    assert without.prompts is None
+
+
+def test_a_rollout_that_several_runs_trained_counts_once_in_the_law(real: Path) -> None:
+    runs = [one.recorded for one in real_runs(real)]
+    assert drawing(runs) == drawing([*runs, *runs])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("x.toml", "--from", "runs"), "one of the two"),
+        ((), "one of the two"),
+        (("--from", "nowhere", "--costs", "known.csv"), "no run folder, and none in it"),
+        (("--from", "all"), "no such cost table; measure one with `oppo profile`"),
+        (("--from", "all", "--costs", "known.csv", "--refine", "areal"), "there are trl, intra"),
+    ],
+)
+def test_mistakes_are_named(
+    real: Path,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_simulated_run_is_no_measure(real: Path) -> None:
+    folder = real / "runs" / "oppo-0"
+    head = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**head, "role": "simulated"}))
+    with pytest.raises(RunError, match="is simulated: there is nothing to hold it against"):
+        real_runs(folder)
