@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit, psi
 
 from oppo_sim.workload.laws import Family, Gamma, Lognormal, Mixture, Weibull
@@ -135,6 +134,8 @@ def _weibull(sample: Sample) -> Weibull:
 def _root(rising: Callable[[float], float]) -> float:
     """The shape at which a rising function is zero."""
     low, high = np.log(SHAPES)
+    from scipy.optimize import brentq  # slow to import, and only fits need it
+
     found = brentq(lambda p: rising(float(np.exp(p))), low, high, xtol=1e-12)
     return float(np.exp(found))
 
@@ -206,6 +207,8 @@ def _em(law: Mixture, sample: Sample) -> Mixture:
 
 def _climb(make: Make, sample: Sample, starts: list[tuple[float, ...]]) -> Family:
     """The most likely law that a search from each of the starts finds; the same every time."""
+
+    from scipy.optimize import minimize
 
     def loss(p: Floats) -> float:
         with np.errstate(all="ignore"):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from oppo_sim.config.bounds import MOST_TOKENS
@@ -254,6 +253,8 @@ def _solve(
     law: Callable[[float], Lognormal], excess: Callable[[Lognormal], float]
 ) -> Lognormal | None:
     """The sigma at which `excess` is zero; None if it has one sign everywhere."""
+    from scipy.optimize import brentq  # slow to import, and only logs need it
+
     low, high = SIGMAS
     if excess(law(low)) * excess(law(high)) >= 0:
         return None
