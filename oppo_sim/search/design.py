@@ -7,7 +7,6 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from oppo_sim.config import ConfigError
 from oppo_sim.search.axes import Axis
@@ -32,6 +31,8 @@ class Design:
         self._count = points
         random = np.random.default_rng(draw_seed)
         if method == "latin":
+            from scipy.stats import qmc  # takes a second, which a grid need not wait for
+
             self._shares = qmc.LatinHypercube(len(axes), rng=random).random(points)
         else:
             self._shares = random.random((points, len(axes)))
