@@ -20,7 +20,7 @@ help:  ## this list
 reproduce: $(STAMPS)/core  ## simulate the rows of the paper into OUT (no torch); run it again to resume
 	$(BIN)/oppo reproduce --out $(OUT) --resume
 
-figures: reproduce  ## the paper's rows, then every figure of experiments/ into reports/experiments
+figures: $(STAMPS)/core  ## every experiment: a figure, a table and a finding each, into reports/experiments
 	$(BIN)/python -m experiments
 
 bench: $(STAMPS)/core  ## PPO steps per second of the simulator
