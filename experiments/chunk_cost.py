@@ -179,11 +179,14 @@ def _text(curves: Mapping[Place, Curve], busy: Mapping[Place, float]) -> list[st
     if lost:
         said.append(f"Small chunks lose though rounds are free in {len(lost)} cases.")
     elif hits:
+        by_load = {load: [at for _, at_load, at in hits if at_load == load] for _, load, _ in hits}
+        prices = "; ".join(
+            f"{min(at):g} to {max(at):g} s with the scorer's work x {load:.2g}"
+            for load, at in sorted(by_load.items())
+        )
         said.append(
             "Without a price of a round's end the smallest chunk is never slower by more than 1 %. "
-            f"The price that makes the paper's optimum, {min(at for *_, at in hits):g} to "
-            f"{max(at for *_, at in hits):g} s, rises with the scorer's work; nobody has measured "
-            "it."
+            f"The price that makes the paper's optimum is {prices}; nobody has measured it."
         )
     else:
         said.append("No price that was tried puts the optimum near the paper's.")

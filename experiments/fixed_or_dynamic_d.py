@@ -185,9 +185,12 @@ def _text(
     )
     if finding.verdict == "corrected" and stays:
         said.append(
-            "At convergence it is lower than the 50 to 90 % that were said by one rule at least; a "
-            "reward that still rises, if slowly, keeps it higher."
+            "At convergence it is lower than the 50 to 90 % that were said by one rule at least."
         )
+    slow = {rule: min(share for key, share in shares.items() if key[:2] == (rule, RISING))
+            for rule in RULES}  # fmt: skip
+    if all(slow[rule] > flat[rule] for rule in RULES):
+        said.append("A reward that still rises keeps it higher, at any noise that was tried.")
     rising = {key.noise: seconds for key, seconds in step_s.items()
               if (key.rule, key.curve) == (RULES[0], RISING)}  # fmt: skip
     spread = max(rising.values()) / min(rising.values()) - 1

@@ -155,7 +155,7 @@ def _text(
         f"The paper's ratio takes a gather of {reached:.3f} s per token in the baseline only."
         if reached is not None
         else f"No gather up to {max(curves.only):.2f} s in the baseline gives the paper's ratio.",
-        f"What else two nodes could change does little or harm, without a gather: {listed}.",
+        f"What else two nodes could change, without a gather: {listed}.",
         {
             "confirmed": "So overlap alone does not make the paper's ratio here; a baseline that "
             "gathers is a mechanism that could, and a guess.",

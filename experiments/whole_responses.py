@@ -193,11 +193,17 @@ def _text(cases: Cases, finding: Finding) -> list[str]:
         {
             "confirmed": "So whole responses would not be enough where OPPO overcommits, even if "
             f"every round costs a stall of {PAID:g} s.",
-            "corrected": "So where OPPO overcommits, whole responses are enough here: chunks that "
-            "end with their rounds keep finished responses waiting, and rounds cost.",
+            "corrected": "So where OPPO overcommits, whole responses are enough here.",
             "undecided": "So it depends on the set-up whether whole responses are enough.",
         }[finding.verdict]
     )
+    ideal = [case.over_chunks("rollout", 0.0).mean for case in cases.values() if streams(case)]
+    if ideal and all(abs(ratio - 1) < 2 * LEVEL for ratio in ideal):
+        said.append(
+            f"Chunks that wait for nothing and cost nothing are level with whole responses (within "
+            f"{2 * LEVEL:.0%}) everywhere, so what chunks lose is the wait of finished responses "
+            "for the ends of rounds, and the price of those."
+        )
     said.append(
         "What a round's end costs is assumed: nobody has published it. A token costs the same "
         "to score in a chunk as in a whole response."
