@@ -30,7 +30,7 @@ def run(quick: bool) -> Result:
     rounds, loads = ((0.0, 1.0), (1.0,)) if quick else (ROUNDS_S, LOADS)
     places = [(s, load, at) for s in SCHEDULES for load in loads for at in rounds]
     variants = [_variant(*place, chunk) for place in places for chunk in chunks]
-    found = simulated(variants, 1, 15 if quick else 80)
+    found = simulated(variants, 1, 15 if quick else 60)
     runs = {
         place: dict(zip(chunks, found[n * len(chunks) :], strict=False))
         for n, place in enumerate(places)

@@ -37,7 +37,7 @@ def run(quick: bool) -> Result:
         Variant(SCENARIO, s, {"chunk": c, **CURVES[curve][2]}, CURVES[curve][1])
         for s, curve, c in places
     ]
-    found = simulated(variants, seeds=1 if quick else 2, steps=15 if quick else 80)
+    found = simulated(variants, seeds=1, steps=15 if quick else 100)
     runs = dict(zip(places, found, strict=True))
     curves = {
         (s, curve): {c: runs[s, curve, c].step_s.mean for c in chunks}

@@ -51,7 +51,7 @@ def run(quick: bool) -> Result:
     keys += [Key(rule, FLAT, noise) for rule in RULES for noise in (0.0, assumed)]
     variants = [_dynamic(key) for key in keys]
     variants += [Variant(SCENARIO, "oppo", {"overcommit": d}) for d in FIXED]
-    found = watched(_watch, variants, 1 if quick else 2, 60 if quick else 600)
+    found = watched(_watch, variants, 1 if quick else 2, 60 if quick else 500)
     runs = dict(zip(keys, found, strict=False))
     shares = {key: _share(each) for key, each in runs.items()}
     step_s = {key: _seconds(each) for key, each in runs.items()}

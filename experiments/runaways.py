@@ -52,7 +52,7 @@ def run(quick: bool) -> Result:
     caps, shares = (CAPS[1:2], (0.0, 0.01)) if quick else (CAPS, SHARES)
     keys = [(t, cap, share, s) for t in trainings for cap in caps for share in shares
             for s in SYSTEMS]  # fmt: skip
-    found = simulated([_variant(*key) for key in keys], 1, 20 if quick else 150)
+    found = simulated([_variant(*key) for key in keys], 1, 20 if quick else 120)
     cases = _cases(dict(zip(keys, found, strict=True)))
     finding = judged(cases)
     rows: list[Row] = [{"scenario": SCENARIO, **case._asdict()} for case in cases]

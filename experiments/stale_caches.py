@@ -49,7 +49,7 @@ class Cost(NamedTuple):
 def run(quick: bool) -> Result:
     places = [SCENARIOS[0], STRESS] if quick else [*SCENARIOS, STRESS]
     keys = [(place, way) for place in places for way in WAYS]
-    found = simulated([_variant(*key) for key in keys], 1 if quick else 3, 15 if quick else 150)
+    found = simulated([_variant(*key) for key in keys], 1 if quick else 2, 15 if quick else 120)
     runs = dict(zip(keys, found, strict=True))
     costs = {key: _cost(each, runs[key[0], "kept"]) for key, each in runs.items()}
     finding = judged(costs)

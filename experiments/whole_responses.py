@@ -52,9 +52,7 @@ def run(quick: bool) -> Result:
         for beyond, (none, response, chunks) in SYSTEMS.items():
             places += [(scenario, beyond, each, "rollout", None) for each in (none, response)]
             places += [(scenario, beyond, chunks, how, at) for how in FLUSHES for at in rounds]
-    found = simulated(
-        [_variant(*place) for place in places], 1 if quick else 2, 15 if quick else 80
-    )
+    found = simulated([_variant(*place) for place in places], 1, 15 if quick else 120)
     runs = dict(zip(places, found, strict=True))
     cases = {key: _case(runs, *key) for key in dict.fromkeys(place[:2] for place in places)}
     finding = judged(cases)
