@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import torch
 
-from oppo_real.profile.lanes import Decoding, Scoring, Subjects, Training
+from oppo_real.profile.lanes import Subjects
 from oppo_real.profile.plan import Plan
 from oppo_real.profile.timing import Budget, Timing, timing
+from oppo_real.profile.work import Decoding, Scoring, Training
 from oppo_sim.costs.measurements import Row
 
 LEAST = 4  # times of each

@@ -1,30 +1,22 @@
-"""A scenario's lanes, built as for training, and made to do one thing at a time."""
+"""A scenario's lanes, built as for training, for nothing but to be timed."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 import torch
 
 from oppo_real.build import Build, real_of
 from oppo_real.machine.actor import ActorLane
 from oppo_real.machine.backend import Clock
-from oppo_real.machine.messages import Join, Learn, Read, Worker
+from oppo_real.machine.messages import Worker
 from oppo_real.networks.loading import load_models
-from oppo_real.networks.scoring import ScoreChunk
-from oppo_real.ppo.batch import Batch
 from oppo_real.ppo.trainer import Trainer
 from oppo_real.prompts import Prompts, read_prompts
 from oppo_sim.config import Lengths, Real, Scenario
 from oppo_sim.costs.layout import lanes
 from oppo_sim.engine import Lane, Limits
-from oppo_sim.engine.contract import Chunk, Drop, Generate, Pause, Score, Train
 from oppo_sim.workload.loads import limits_with
-
-FILL = (1.0, 0.7)  # rows of a micro-batch, from its longest to its shortest
 
 
 @dataclass
@@ -74,7 +66,7 @@ def subjects(scenario: Scenario, seed: int) -> Subjects:
         read_prompts(scenario.folder / real.prompts, encode, models.vocabulary), seed=seed
     )
     limits = limits_with(scenario, prompts.longest)
-    build = Build(scenario, models, limits, seed, Clock())
+    build = Build(scenario, models, limits, seed, Clock(), prompts)
     places: dict[str, Lane] = {}
     for lane in lanes(scenario.cluster, None):
         places.setdefault(lane.kind, lane)
@@ -90,159 +82,3 @@ def subjects(scenario: Scenario, seed: int) -> Subjects:
         trainer=build.frozen_or_trainer(places["trainer"], trainer),
         learner=trainer,
     )
-
-
-def timed(worker: Worker) -> float:
-    """Seconds of a worker's next step."""
-    begin_s = time.perf_counter()
-    worker.step()
-    return time.perf_counter() - begin_s
-
-
-class Decoding:
-    """A batch of rows on the actor lane, at about the same context."""
-
-    _ids = count()
-
-    def __init__(self, on: Subjects, rows: int, context: int) -> None:
-        self._on, self._rows = on, rows
-        self._tokens = max(0, context - len(on.prompt))  # of each response, when it joins
-        self._room = 0  # iterations until the cap is near
-        self._running: tuple[int, ...] = ()
-        self.context = 0  # that rows hold now
-        self.seen: list[int] = []  # contexts, by iteration
-        self.prefill_s = 0.0  # of the last joining
-
-    def join(self) -> None:
-        """Rows anew; with their prefill, which is timed."""
-        self.leave()
-        on, cap = self._on, self._on.limits.response_tokens
-        response = tuple([on.prompt[-1]] * self._tokens)
-        self._running = tuple([next(self._ids) for _ in range(self._rows)])
-        starts = tuple([(rollout, self._tokens) for rollout in self._running])
-        command = Generate(on.places["actor"].name, starts, cap, None)
-        on.actor.give(Join(command, tuple([(on.prompt, response)] * self._rows)))
-        on.actor.step()
-        self.prefill_s = timed(on.actor)
-        self._room = cap - self._tokens - 1
-        self.context = len(on.prompt) + self._tokens
-
-    def once(self) -> float:
-        """One iteration."""
-        if self._room < 1:
-            self.join()
-        self._room -= 1
-        self.context += 1
-        self.seen.append(self.context)
-        return timed(self._on.actor)
-
-    def leave(self) -> None:
-        if self._running:
-            lane = self._on.places["actor"].name
-            self._on.actor.give(Pause(lane, self._running, keep_kv=False))
-            self._on.actor.step()
-            self._running = ()
-
-    def pause(self) -> float:
-        """Put all caches aside and bring them back: seconds of both."""
-        on, cap = self._on, self._on.limits.response_tokens
-        lane = on.places["actor"].name
-        begin_s = time.perf_counter()
-        on.actor.give(Pause(lane, self._running, keep_kv=True))
-        on.actor.step()
-        tokens = self.context - len(on.prompt)
-        starts = tuple([(rollout, tokens) for rollout in self._running])
-        contexts = tuple([(on.prompt, (0,) * tokens)] * self._rows)
-        on.actor.give(Join(Generate(lane, starts, cap, None), contexts))
-        on.actor.step()
-        return time.perf_counter() - begin_s
-
-
-class Scoring:
-    """Rows on the scorer: `tokens` more of each at a time, on what they hold, from `context` on."""
-
-    _ids = count(1 << 30)
-
-    def __init__(self, on: Subjects, rows: int, tokens: int, context: int, most: int) -> None:
-        self._on, self._rows, self._tokens = on, rows, tokens
-        self._from, self._most = context, most
-        self._open: tuple[int, ...] = ()
-        self._prompt: Sequence[int] = ()
-        self.held = 0  # context of each row before the last call
-        self.seen: list[int] = []  # the same, by call
-
-    def once(self) -> float:
-        """One call. With a context of 0 its rows are opened by it, prompt first."""
-        if not self._from:
-            self.drop()
-            self._open = tuple([next(self._ids) for _ in range(self._rows)])
-            prompt = self._on.prompt[: max(1, min(len(self._on.prompt), self._tokens - 1))]
-            self.seen.append(0)
-            return self._read(prompt, 0, self._tokens - len(prompt))
-        if not self._open or self.held + 2 * self._tokens > self._most:
-            self.drop()
-            self._open = tuple([next(self._ids) for _ in range(self._rows)])
-            prompt = self._on.prompt[: max(1, self._from - 1)]
-            self._read(prompt, 0, self._from - len(prompt))
-            self._prompt, self.held = prompt, self._from
-        else:
-            self.held += self._tokens
-        self.seen.append(self.held)
-        return self._read(self._prompt, self.held - len(self._prompt), self._tokens)
-
-    def drop(self) -> None:
-        if self._open:
-            self._on.scorer.give(Drop(self._open))
-            self._on.scorer.step()
-            self._open = ()
-
-    def _read(self, prompt: Sequence[int], start: int, tokens: int) -> float:
-        ids = (prompt[-1],) * tokens
-        parts = [ScoreChunk(r, prompt, ids, start, last=False) for r in self._open]
-        chunks = [Chunk(r, start, start + tokens, last=False) for r in self._open]
-        command = Score(self._on.places["scorer"].name, tuple(chunks))
-        self._on.scorer.give(Read(command, tuple(parts)))
-        return timed(self._on.scorer)
-
-
-class Training:
-    """Updates on rows of which the longest has `width` tokens, prompt and response."""
-
-    def __init__(self, on: Subjects, rows: int, width: int, is_one: bool) -> None:
-        self._on, self._rows, self._width = on, rows, width
-        self._is_one = is_one  # micro-batch; else all rows are as long, so that all have the width
-
-    def once(self) -> float:
-        on, update = self._on, self._on.updates
-        rollouts = tuple(range(self._rows))
-        command = Train((on.places["trainer"].name,), rollouts, update)
-        on.trainer.give(Learn(command, self._batch(update)))
-        return timed(on.trainer)
-
-    def _batch(self, update: int) -> Batch:
-        """Rows as one sorted micro-batch has them: the shorter ones are padded."""
-        on = self._on
-        prompt = on.prompt[: max(1, self._width - 1)]
-        longest = self._width - len(prompt)
-        counts = [
-            max(1, round(longest * _filled(row, self._rows if self._is_one else 1)))
-            for row in range(self._rows)
-        ]
-        responses = tuple([(prompt[-1],) * tokens for tokens in counts])
-        ones = tuple([(-1.0,) * tokens for tokens in counts])
-        streamed = "reference" in on.real.on_scorer
-        return Batch(
-            rollouts=tuple(range(self._rows)),
-            prompts=(prompt,) * self._rows,
-            responses=responses,
-            logprobs=ones,
-            rewards=tuple([row % 2 * 1.0 for row in range(self._rows)]),
-            ended=["stop"] * self._rows,
-            versions=tuple([(update,) * tokens for tokens in counts]),
-            reference=ones if streamed else None,
-        )
-
-
-def _filled(place: int, rows: int) -> float:
-    most, least = FILL
-    return most if rows < 2 else most - (most - least) * min(place, rows - 1) / (rows - 1)

@@ -8,8 +8,9 @@ from typing import Any
 
 from oppo_real.machine.hosts import Threads
 from oppo_real.machine.messages import Go, News, Stop, Swap, Task
-from oppo_real.profile.lanes import Decoding, Subjects, timed
+from oppo_real.profile.lanes import Subjects
 from oppo_real.profile.timing import Timing, steady
+from oppo_real.profile.work import Decoding, timed
 from oppo_sim.costs.measurements import LEAST_S, Row
 from oppo_sim.engine.contract import Command, Emitted, Sync
 

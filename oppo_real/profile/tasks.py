@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-from oppo_real.profile.lanes import Decoding, Scoring, Subjects, Training
+from oppo_real.profile.lanes import Subjects
 from oppo_real.profile.plan import TINY, Plan
 from oppo_real.profile.timing import Budget, Timing, steady
+from oppo_real.profile.work import Decoding, Scoring, Training
 from oppo_sim.costs.measurements import LEAST_S, Row
 
 ITERATIONS = 10  # of decode at a context, at least
