@@ -112,15 +112,15 @@ def _draw(needed: Mapping[Key, Needed]) -> Figure:
             rows = "padded to the longest" if padded else "real tokens"
             chart.line(axes, look, list(own), [each.mfu for each in own.values()],
                        ls="--" if padded else "-", label=f"{name}, {rows}")  # fmt: skip
-    axes.axhspan(PLAUSIBLE, 0.6, color="#EEEEEE", zorder=0)
-    axes.text(1, PLAUSIBLE * 1.02, "what a prefill usually reaches", size=8, color="dimgrey")
+    axes.axhspan(PLAUSIBLE, 0.6, color="#EEEEEE", zorder=0, label="expected of a prefill")
     axes.set_yscale("log")
     axes.set_yticks((0.05, 0.1, 0.2, 0.5, 1.0), ("0.05", "0.1", "0.2", "0.5", "1"))
     axes.minorticks_off()
     axes.set_xticks((1, 2, 3), ("1: reward", "2: + reference", "3: + critic"))
     axes.set_xlabel("forwards of a 7B reward model, and of models of the actor's size")
     axes.set_ylabel("share of the peak (MFU)")
-    axes.legend(fontsize=8, loc="lower right")
+    axes.set_ylim(bottom=0.3 * min(each.mfu for each in needed.values()))
+    axes.legend(fontsize=7.5, loc="lower right", ncols=2)
     chart.caption(
         figure,
         "The MFU at which the scorer takes what intra-step overlap alone is reported to hide, "
@@ -147,9 +147,9 @@ def _text(needed: Mapping[Key, Needed], finding: Finding) -> list[str]:
     said.append(
         {
             "confirmed": f"So one plain forward would use less than {LOW:g} of the peak, where a "
-            "prefill of many tokens usually reaches 0.3 to 0.6: padding, or more than one forward, "
+            "prefill of many tokens is expected to reach 0.3 to 0.6: padding, or more forwards, "
             "is the likelier reading.",
-            "corrected": "So one plain forward at a usual share of the peak is enough here.",
+            "corrected": "So one plain forward at the share of the peak that is expected is enough.",
             "undecided": "So neither reading is ruled out here.",
         }[finding.verdict]
     )
