@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from oppo_sim.cli import console, notes
+from oppo_sim.cli.real import real_module
 
 if TYPE_CHECKING:
     from oppo_sim.analysis.metrics import Metrics
@@ -78,7 +79,7 @@ def train(
     recorded = None if profile is None else profile - 1
     drawn = loaded.real is not None and loaded.real.lengths == "workload"
     notes.say(remarks(loaded, [chosen], draws_lengths=drawn))
-    real = _real()
+    real = real_module("train", "training")
     done, stopping = 0, real.Stopping()
     steps_done = real.train(
         loaded, chosen, header, out, resume=resume, profile_step=recorded, stopping=stopping
@@ -110,17 +111,6 @@ def train(
     )
     console.show(f"Written to {out}; `oppo trace {out}` and `oppo plot {out}` show it.")
     return 0
-
-
-def _real() -> Any:
-    """The module that trains; ValueError where the extra is not installed."""
-    try:
-        from oppo_real import train as real
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"training needs {error.name}, which is not installed: pip install 'oppo-testbed[real]'"
-        ) from None
-    return real
 
 
 def _metrics(out: Path) -> Metrics:

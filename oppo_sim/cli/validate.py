@@ -96,8 +96,8 @@ def validate(
     with ExitStack() as stack:
         if source is None:
             assert scenario is not None
-            console.need_out(out)
-            assert out is not None
+            if out is None:
+                raise ValueError("--out DIR is missing: name a folder for the runs and the report")
             claim_folder(out, resume=resume)
             names = schedules.split(",")
             table, order = _run(scenario, names, repeats, steps, costs, budget, out, sets)

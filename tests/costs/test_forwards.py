@@ -6,6 +6,7 @@ import pytest
 
 from oppo_sim.costs import Measured, Measurements, Row
 from oppo_sim.costs.forwards import groups, micro_batches
+from oppo_sim.costs.measurements import as_text, parse_measurements
 
 SAID = {"grouped": "yes", "micro_batch": "2", "mini_batches": "1"}
 
@@ -58,3 +59,19 @@ def test_without_the_word_sums_are_enough() -> None:
 def test_a_wrong_word_is_refused() -> None:
     with pytest.raises(ValueError, match="micro_batch is 'two'; it must be a whole number"):
         table(micro_batch="two")
+
+
+def test_a_table_is_read_as_it_is_written() -> None:
+    """With what is timed beside other work, and what has no tokens of its own."""
+    rows = (
+        Row("decode", 2, 10, 2, 0.5),
+        Row("decode+score", 2, 10, 2, 0.75),
+        Row("score+decode", 2, 10, 8, 0.25),
+        Row("pause", 2, 10, 2, 0.001),
+        Row("update", 1, 0, 0, 3.0),
+    )
+    said = dict.fromkeys(("machine", "versions", "date", "source"), 'a "quoted" word')
+    written = Measurements("mine", rows, said)
+    read = parse_measurements("mine", as_text(written))
+    assert read == written
+    assert read.provenance == said

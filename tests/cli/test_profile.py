@@ -1,0 +1,33 @@
+"""`oppo profile` says what it cannot measure, before it measures anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oppo_sim.cli import main
+
+SMALL = "experiments/configs/real/cpu-small.toml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("tiny",), "has no [real] table, so there is nothing to train"),
+        ((SMALL, "--out", "costs.txt"), "--out costs.txt: a cost table is a .csv file"),
+        ((SMALL, "--set", "real.workers='inline'"), "real.workers = 'inline': its lanes take"),
+        ((SMALL, "--schedules", "trl,opo"), "did you mean 'oppo'?"),
+    ],
+)
+def test_mistakes_are_named(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert not Path("cpu-small-costs.csv").exists()
+
+
+def test_a_validation_says_where_it_needs_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", SMALL]) == 2
+    assert "--out" in capsys.readouterr().err
