@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -69,11 +70,13 @@ class Card:
                 checks.within(owner, name, value, least, most, unit)
 
 
+@cache  # a scenario asks for it a dozen times
 def card(name: str) -> Card:
     """A shipped card: A100-40, A100-80, H100, H200, GH200-96, GH200-144."""
     return parse_card(name, _read("hardware", name))
 
 
+@cache
 def model(name: str) -> ModelShape:
     """A shipped model shape: Qwen2.5-0.5B, -1.5B, -3B, -7B."""
     return parse_model(name, _read("models", name))

@@ -3,6 +3,7 @@
 import csv
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -37,6 +38,7 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(row["name"] for row in _rows(_folder() / "provenance.csv")))
 
 
+@cache  # every run of a scenario asks for it
 def load(name: str) -> QuantileTable:
     """The shipped table called `name`; ValueError with the nearest name if there is none."""
     source = provenance(name)
