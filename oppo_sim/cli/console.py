@@ -122,9 +122,11 @@ def need_out(out: Path | None, **options: bool) -> None:
 class Meter:
     """Progress on stderr: a bar on a terminal, elsewhere a line now and then; nothing if quick."""
 
-    def __init__(self, what: str, unit: str) -> None:
+    def __init__(self, what: str, unit: str, *, says_left: bool = False) -> None:
         self._what = what
         self._unit = unit
+        self._says_left = says_left  # where there is no bar, which always does
+        self._first: tuple[int, float] | None = None
         self._next_s = monotonic() + FIRST_SIGN_S
         self._bar: Progress | None = None
         self._is_terminal = sys.stderr.isatty()
@@ -140,8 +142,10 @@ class Meter:
 
     def __call__(self, done: int, total: int) -> None:
         now_s = monotonic()
+        if self._first is None:
+            self._first = (done, now_s)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done)
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
         elif now_s < self._next_s:
             return
         elif self._is_terminal:
@@ -150,7 +154,16 @@ class Meter:
             self._bar.add_task(self._what, total=total, completed=done)
         else:
             self._next_s = now_s + LINE_EVERY_S
-            print(f"{self._what}: {done}/{total} {self._unit}", file=sys.stderr, flush=True)
+            line = f"{self._what}: {done}/{total} {self._unit}{self._left(done, total, now_s)}"
+            print(line, file=sys.stderr, flush=True)
+
+    def _left(self, done: int, total: int, now_s: float) -> str:
+        """At the pace since the first call: what was done before it took no time."""
+        assert self._first is not None
+        first, began_s = self._first
+        if done == first or not self._says_left:
+            return ""
+        return f", about {(now_s - began_s) / (done - first) * (total - done):.0f} s left"
 
 
 def _bar() -> Progress:

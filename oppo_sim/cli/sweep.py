@@ -181,7 +181,9 @@ def _run(
         driver = Driver(loaded, journal)
         with (
             connected(backend, address, jobs or cores()) as connection,
-            console.Meter(f"sweeping {loaded.problem.document['name']}", "runs") as meter,
+            console.Meter(
+                f"sweeping {loaded.problem.document['name']}", "runs", says_left=True
+            ) as meter,
         ):
             many = jobs or (-1 if address else cores())
             driver.run(Workers(loaded.problem, many, connection), meter)

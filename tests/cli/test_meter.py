@@ -33,6 +33,17 @@ def test_what_is_slow_says_so_now_and_then_on_stderr(
     assert lines[0] in ("tiny: 10/120 steps", "tiny: 11/120 steps")
 
 
+def test_a_line_can_say_how_long_the_rest_takes(
+    clock: list[float], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """40 were there before; then one takes 2 s, and 19 are left."""
+    with console.Meter("tiny", "runs", says_left=True) as meter:
+        meter(40, 60)
+        clock[0] += 2
+        meter(41, 60)
+    assert capfd.readouterr().err == "tiny: 41/60 runs, about 38 s left\n"
+
+
 def test_a_terminal_gets_a_bar(
     clock: list[float], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
