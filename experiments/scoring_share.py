@@ -149,7 +149,7 @@ def _text(needed: Mapping[Key, Needed], finding: Finding) -> list[str]:
             "confirmed": f"So one plain forward would use less than {LOW:g} of the peak, where a "
             "prefill of many tokens is expected to reach 0.3 to 0.6: padding, or more forwards, "
             "is the likelier reading.",
-            "corrected": "So one plain forward at the share of the peak that is expected is enough.",
+            "corrected": "So one plain forward at the expected share of the peak is enough.",
             "undecided": "So neither reading is ruled out here.",
         }[finding.verdict]
     )
