@@ -22,7 +22,7 @@ from oppo_real.networks.rules import RuleReward
 from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.ppo.trainer import Trainer
 from oppo_real.prompts import Prompts, read_prompts
-from oppo_sim.config import Real, Scenario
+from oppo_sim.config import ConfigError, Real, Scenario
 from oppo_sim.costs.layout import lanes
 from oppo_sim.engine import Lane, Limits, Listener, State, restore, snapshot
 from oppo_sim.engine.contract import Chunk, Score
@@ -43,7 +43,7 @@ class Machine:
 
     def checkpoint(self, run: str, state: State) -> Checkpoint:
         """The run between two steps."""
-        models = {"actor": self.models.actor, "critic": self.models.critic}
+        models = self.models.trained
         caches = self.backend.kept()
         return Checkpoint(
             run=run,
@@ -80,10 +80,16 @@ def machine(
     Raises ConfigError, ModelError or RunError where the scenario cannot run, or not go on.
     """
     real = real_of(scenario)
+    if real.objective == "grpo" and schedule.group < 2:
+        raise ConfigError(
+            f"{scenario.file}: real.objective = 'grpo': schedule.group = {schedule.group}: it "
+            "compares the responses to a prompt; set schedule.group to 2 or more, and "
+            "schedule.batch to a multiple"
+        )
     torch.set_num_threads(real.trainer_threads)
     models = load_models(real, scenario.folder, seed)
     if saved is not None:
-        put_weights(saved.weights, actor=models.actor, critic=models.critic)
+        put_weights(saved.weights, **models.trained)
     encode = None if models.tokenizer is None else models.tokenizer.encode
     file, encoder = scenario.folder / real.prompts, repr(real.tokenizer or real.actor)
     prompts = Prompts(
@@ -96,7 +102,7 @@ def machine(
         prompts.check_columns(models.reward.columns.needed, f"real.reward = {real.reward!r}")
     clock = Clock(saved.engine["now_s"] if saved else 0.0)
     build = Build(scenario, models, limits, seed, clock, prompts)
-    trainer = build.trainer(steps)
+    trainer = build.trainer(steps, schedule.group)
     store = Store(prompts)
     if saved is not None:
         trainer.load_state_dict(dict(saved.optimiser))

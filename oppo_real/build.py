@@ -62,7 +62,7 @@ class Build:
         """Actors that stand still while the trainer works decode with its very weights."""
         return Layout(self.scenario.cluster).trains_on_actors
 
-    def trainer(self, steps: int) -> Trainer:
+    def trainer(self, steps: int, group: int = 1) -> Trainer:
         models, real = self.models, self.real
         ppo = real.ppo
         if models.reference is None:  # "none": there is no KL term
@@ -76,6 +76,7 @@ class Build:
             seed=self.seed,
             steps=steps,
             rule=self.rule(),
+            group=group,
         )
 
     def actor(self, lane: Lane) -> ActorLane:

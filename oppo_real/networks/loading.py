@@ -31,11 +31,17 @@ class Models:
     """On their device, in eval mode. What is frozen wants no gradient."""
 
     actor: Any  # a causal LM
-    critic: Any  # a backbone with `.score` of one number
+    critic: Any | None  # a backbone with `.score` of one number; None: GRPO has none
     reference: nn.Module | None  # frozen; None: there is no KL term
     reward: nn.Module | RuleReward  # frozen
     tokenizer: Any | None  # None: prompts and rules are token ids
     stop_ids: tuple[int, ...]
+
+    @property
+    def trained(self) -> dict[str, nn.Module]:
+        """By their names in checkpoints."""
+        both = {"actor": self.actor, "critic": self.critic}
+        return {name: model for name, model in both.items() if model is not None}
 
     @property
     def vocabulary(self) -> int:
@@ -61,13 +67,7 @@ def load_models(real: Real, folder: Path, seed: int) -> Models:
     actor = _load(real, folder, "actor", real.actor, seed)
     tokenizer = _tokenizer(real, folder)
     reward = _reward(real, folder, seed, actor, tokenizer)
-    critic = (
-        critic_of(reward if isinstance(reward, nn.Module) else actor, seed + _SEEDS["critic"])
-        if real.critic is None
-        else _load(real, folder, "critic", real.critic, seed)
-    )
-    for parameter in critic.parameters():
-        parameter.requires_grad_(True)
+    critic = None if real.objective == "grpo" else _critic(real, folder, seed, actor, reward)
     stops = stop_ids(actor, tokenizer, real.stop_token_ids)
     reference = _reference(real, folder, seed)
     for kind, model in (("critic", critic), ("reference", reference)):
@@ -103,6 +103,17 @@ def _reward(
         its = load_tokenizer(place(folder, real.reward), "real.reward")
         check_same_tokens((actor, tokenizer), (reward, its))
     return reward
+
+
+def _critic(real: Real, folder: Path, seed: int, actor: Any, reward: nn.Module | RuleReward) -> Any:
+    critic = (
+        critic_of(reward if isinstance(reward, nn.Module) else actor, seed + _SEEDS["critic"])
+        if real.critic is None
+        else _load(real, folder, "critic", real.critic, seed)
+    )
+    for parameter in critic.parameters():
+        parameter.requires_grad_(True)
+    return critic
 
 
 def _reference(real: Real, folder: Path, seed: int) -> nn.Module | None:

@@ -35,6 +35,9 @@ from oppo_sim.engine.contract import EngineError
 class Trainer:
     """Trains `actor` (a causal LM) and `critic` (a backbone with a `.score` of one number).
 
+    Without a critic it is GRPO, as TRL's GRPOTrainer has it by default: a response is worth what it
+    is better than the `group` responses to its prompt, in their standard deviations, the loss is a
+    mean over tokens, and the KL term (k3) is a part of it rather than of the rewards.
     `reference` is needed where batches bring no reference log-probabilities. `steps`: of the whole
     run, for a linear learning rate. `score_at`: where a row's score lands (`ppo.token_rewards`).
     """
@@ -42,7 +45,7 @@ class Trainer:
     def __init__(
         self,
         actor: nn.Module,
-        critic: nn.Module,
+        critic: nn.Module | None,
         reference: nn.Module | None,
         settings: Ppo,
         *,
@@ -51,7 +54,10 @@ class Trainer:
         steps: int | None = None,
         rule: LogitRule | None = None,
         score_at: ppo.ScoreAt = "eos",
+        group: int = 1,
     ) -> None:
+        if critic is None:
+            settings = settings.model_copy(update={"kl_estimator": "k3"})
         if settings.lr_schedule == "linear" and (settings.lr_total_steps or steps) is None:
             raise ModelError("ppo.lr_schedule: linear needs the run's number of steps; say `steps`")
         self.updates = 0
@@ -67,11 +73,15 @@ class Trainer:
             autocast=settings.autocast is not None,
             micro_batch=settings.micro_batch,
         )
-        self._prepare = Preparation(actor, critic, reference, settings, self._forward, score_at)
-        self._optimiser = Optimiser([*actor.parameters(), *critic.parameters()], settings)
+        self._prepare = Preparation(
+            actor, critic, reference, settings, self._forward, score_at, group
+        )
+        self._trained = [actor] if critic is None else [actor, critic]
+        weights = [weight for model in self._trained for weight in model.parameters()]
+        self._optimiser = Optimiser(weights, settings)
         if settings.gradient_checkpointing:
-            checkpoint_layers(actor)
-            checkpoint_layers(critic)
+            for model in self._trained:
+                checkpoint_layers(model)
 
     def update(self, batch: Batch, update: int) -> dict[str, float]:
         """Train the weights of version `update` into the next; metrics under TRL's names.
@@ -86,7 +96,7 @@ class Trainer:
         prepared = self._prepare(rows)
         lr, means = self._lr(update), []
         checkpointed = self._settings.gradient_checkpointing
-        with training(self._actor, self._critic) if checkpointed else nullcontext():
+        with training(*self._trained) if checkpointed else nullcontext():
             for epoch in range(self._settings.num_ppo_epochs):
                 order = np.random.default_rng((self._seed, update, epoch)).permutation(len(rows))
                 for part in np.array_split(order, self._settings.num_mini_batches):
@@ -152,6 +162,8 @@ class Trainer:
             None if behaviour is None else behaviour[at],
             settings.behaviour_cap,
         )
+        if self._critic is None and prepared.reference is not None:
+            losses = losses + settings.kl_coef * ppo.kl(new, prepared.reference[at], "k3")
         loss = losses.sum() / tokens
         loss.backward()
         change = new.detach() - old
@@ -161,6 +173,8 @@ class Trainer:
     def _value_backward(
         self, rows: Rows, prepared: Prepared, micro: Sequence[int], part: Sequence[int]
     ) -> Tensor:
+        if self._critic is None:
+            return prepared.scores.new_zeros(2)
         settings, counts = self._settings, prepared.value_counts
         states = sum(counts[row] for row in part)
         piece = rows.piece(micro, counts)

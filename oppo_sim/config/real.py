@@ -14,6 +14,18 @@ from oppo_sim.config.fields import Count, Listed, Natural, NotNegative, Positive
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
+# What only PPO reads
+CRITICS = {
+    "kl_estimator",
+    "cliprange_value",
+    "vf_coef",
+    "gamma",
+    "lam",
+    "whiten_rewards",
+    "whiten_advantages",
+}
+
+
 class Ppo(Table):
     """The objective and its optimiser."""
 
@@ -62,6 +74,8 @@ class Real(Table):
     actor: str
     reward: str  # a model, or "package.module:function" for a rule on the text
     reference: str | None = None  # None: the actor as the run begins; "none": there is no KL term
+    # PPO with a critic, or GRPO: responses against others to the prompt, schedule.group in all
+    objective: Literal["ppo", "grpo"] = "ppo"
     critic: str | None = None  # None: the reward model's network, for a rule the actor's
     tokenizer: str | None = None  # None: the actor's; "none": prompts and rules are token ids
     prompts: str  # JSONL: `prompt` (text) or `prompt_ids` (a list)
@@ -96,6 +110,14 @@ class Real(Table):
             raise ValueError(
                 "stop_token_ids = []: name at least one, or leave it out for the model's own"
             )
+        if self.objective == "grpo":
+            of_ppo = [f"ppo.{name}" for name in self.ppo.model_fields_set & CRITICS]
+            of_ppo += [] if self.critic is None else ["critic"]
+            if of_ppo:
+                raise ValueError(
+                    f"{min(of_ppo)} goes with objective = 'ppo': GRPO has no critic, and its KL "
+                    "term is k3; leave it out"
+                )
         if self.reference == "none":
             if "reference" in self.on_scorer:
                 raise ValueError("on_scorer names the reference, but reference = 'none'")

@@ -57,6 +57,7 @@ def scenario(folder: Path) -> Path:
     return file
 
 
+GRPO = ("--set", "real.objective=grpo", "--set", "schedule.group=3")
 REPEATABLE = ("--set", "real.workers=inline", "--set", "real.coalesce=false")
 
 

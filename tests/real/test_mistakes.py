@@ -63,6 +63,9 @@ def change(file: Path, **keys: object) -> None:
         (['real.on_scorer=["reference"]'], "must have 'reward'"),
         (["real.temperature=0"], "real.temperature = 0: must be above 0"),
         ([RULE + "nothing"], "has no nothing"),
+        (["real.objective=grpo"], r"schedule.group = 1: .* set schedule.group to 2 or more"),
+        (["real.objective=grpo", "real.ppo.lam=1"], "ppo.lam goes with objective = 'ppo'"),
+        (["real.objective=grpo", "real.critic=reward.json"], "critic goes with objective = 'ppo'"),
         (["real.reward=nowhere:nothing"], "cannot import nowhere"),
     ],
 )

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from oppo_sim.cli import main
 from oppo_sim.runs import read_run
-from tests.real.short_runs import REPEATABLE, assert_same, scenario, train, weights
+from tests.real.short_runs import GRPO, REPEATABLE, assert_same, scenario, train, weights
 
 
 @pytest.fixture
@@ -61,12 +61,13 @@ def test_torchs_own_spans_lie_in_their_step(config: Path, tmp_path: Path) -> Non
     assert max(event["ts"] + event["dur"] for event in torchs) < step.end_s * 1e6 + slack_us
 
 
+@pytest.mark.parametrize("objective", [(), GRPO], ids=["ppo", "grpo"])
 @pytest.mark.parametrize("schedule", ["trl", "oppo"])
 def test_a_run_that_goes_on_ends_with_the_same_weights(
-    schedule: str, config: Path, tmp_path: Path
+    schedule: str, objective: tuple[str, ...], config: Path, tmp_path: Path
 ) -> None:
     """On one thread, to the last bit: carried tokens, caches, rewards, optimiser, data."""
-    options = ["--schedule", schedule, *REPEATABLE]
+    options = ["--schedule", schedule, *objective, *REPEATABLE]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert train(config, whole, *options, "--steps", "4") == 0
     assert train(config, parts, *options, "--steps", "2") == 0
