@@ -24,7 +24,7 @@ class Regime:
     quick: tuple[int, ...]
     axes: Mapping[str, Any]
     keys: Mapping[str, object]
-    steps: int = 120
+    steps: int = 80
     warmup: int = 0  # steps that do not count
     seeds: int = 1
 
@@ -90,8 +90,8 @@ def _many(
     )
 
 
-_SHORT = (500, (48_000, 60_000, 72_000, 90_000, 120_000, 240_000), (60_000, 240_000))
-_LONG = (4000, (256_000, 320_000, 384_000, 480_000, 640_000, 800_000), (384_000, 800_000))
+_SHORT = (500, (48_000, 60_000, 90_000, 120_000, 240_000), (60_000, 240_000))
+_LONG = (4000, (256_000, 384_000, 480_000, 640_000, 800_000), (384_000, 800_000))
 _EACH = {"flush": "round", "refill": "event"}
 REGIMES = (
     _chat(
@@ -108,7 +108,7 @@ REGIMES = (
     ),
     _chat(
         "static batches, left-overs thrown away",
-        tuple([RESERVE * rollouts for rollouts in (1, 2, 3, 4, 6, 8, 12, 16, 18, 24)]),
+        tuple([RESERVE * rollouts for rollouts in (1, 2, 3, 4, 8, 12, 18, 24)]),
         (RESERVE, 61_440),
         {"refill": "batch", "surplus": "drop", "partial": "nothing"},
     ),
