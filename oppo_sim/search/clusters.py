@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from oppo_sim.analysis.pool import Backend, on_this_machine
 
 LOCAL = "loky"
+ANSWERS_S = 5.0  # within which a cluster accepts a connection
 
 
 @contextmanager
@@ -48,11 +50,12 @@ def _ray(address: str | None, jobs: int | None) -> Iterator[Backend]:
         supports_return_generator = True
 
     register_parallel_backend("ray", Streamed)
+    _refuse_silent("Ray", address)
     here = {} if address else {"num_cpus": jobs, "include_dashboard": False}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ValueError(f"--address {address}: Ray does not answer there: {error}") from None
+        raise ValueError(f"--address {address}: Ray does not answer: {error}") from None
     try:
         yield Backend("ray", {}, (ray.exceptions.RayError,))
     finally:
@@ -88,21 +91,36 @@ def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
     register_parallel_backend("dask", Told)
     dask.config.set({"distributed.scheduler.allowed-failures": 0})  # another try is up to us
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _refuse_silent("Dask", address)
     local = None
+    if address is None:
+        local = distributed.LocalCluster(
+            n_workers=jobs,
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
     try:
-        if address is None:
-            local = distributed.LocalCluster(
-                n_workers=jobs,
-                threads_per_worker=1,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            )
         client = distributed.Client(local or address)
     except (OSError, ValueError) as error:
-        raise ValueError(f"--address {address}: Dask does not answer there: {error}") from None
+        raise ValueError(f"--address {address}: Dask does not answer: {error}") from None
     try:
         yield Backend("dask", {}, (distributed.KilledWorker,))
     finally:
         client.close()
         if local is not None:
             local.close()
+
+
+def _refuse_silent(whose: str, address: str | None) -> None:
+    """ValueError where nobody listens: Ray would try for ten minutes, and say so on every line."""
+    host, colon, port = (address or "").rpartition("//")[2].rpartition(":")
+    if not colon:
+        return  # none, or "auto"
+    try:
+        socket.create_connection((host, int(port)), ANSWERS_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"--address {address}: {whose} does not answer ({error}): is it started, and is this "
+            "its host:port?"
+        ) from None

@@ -77,6 +77,13 @@ def test_an_extra_that_is_missing_is_named(
     assert "--backend dask needs distributed" in refused("sweep", tiny, "--backend", "dask")
 
 
+def test_an_address_where_nobody_listens(refused: Callable[..., str], tiny: Path) -> None:
+    pytest.importorskip("distributed")
+    for address in ("tcp://127.0.0.1:1", "127.0.0.1:no"):
+        said = refused("sweep", tiny, "--backend", "dask", "--address", address)
+        assert f"--address {address}: Dask does not answer" in said
+
+
 def test_an_address_needs_a_cluster(refused: Callable[..., str], tiny: Path) -> None:
     assert "--address auto: only --backend ray and dask have one" in refused(
         "sweep", tiny, "--address", "auto"
