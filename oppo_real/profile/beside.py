@@ -99,9 +99,10 @@ def beside_rows(
     trainer = set(on.places["trainer"].devices)
     few = max(1, plan.batch // 4)
     pairs = [
-        (("decode", plan.batch), ("score", plan.batch)),
-        (("decode", few), ("score", few)),
-        (("decode", few), ("open", plan.batch)),  # whole responses
+        (("decode", plan.most), ("score", plan.batch)),
+        (("decode", plan.batch), ("score", few)),
+        (("decode", few), ("open", plan.batch)),  # whole responses: of a batch, of one
+        (("decode", 1), ("open", 1)),
     ]
     if trainer.isdisjoint(on.places["actor"].devices):
         pairs.append((("decode", plan.batch), ("train", plan.batch)))

@@ -15,7 +15,6 @@ from typing import Any
 from oppo_sim.calibration.replayed import DRAWN, schedule_of
 from oppo_sim.config import Scenario, parse_scenario
 from oppo_sim.costs import Measured, measurements
-from oppo_sim.costs.beside import stretches
 from oppo_sim.engine.spans import SpanRecorder
 from oppo_sim.policies import Schedule
 from oppo_sim.records import StepRecord
@@ -61,7 +60,8 @@ def recorded(run: Run, folder: Path) -> Recorded:
 def twin(document: Mapping[str, Any], table: Path, workload: Mapping[str, Any]) -> Scenario:
     """The scenario of a real run as it is simulated. ValueError where the table does not fit it."""
     costs = Measured(measurements=measurements(str(table.resolve())))
-    sharing = {**stretches(costs), "shared_host": True}
+    by_row = costs.by_row
+    sharing = {**({} if by_row is None else by_row.sharing.stretches), "shared_host": True}
     news_s = float(costs.measurements.provenance.get("news_s", 0.0))
     whole = {key: value for key, value in document.items() if key != "real"}
     given = {key: v for key, v in document["workload"].items() if key not in (*DRAWN, "lengths")}

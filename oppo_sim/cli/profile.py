@@ -80,7 +80,6 @@ def measured(scenario: Scenario, schedules: list[Schedule], budget_s: float) -> 
 
 def _document(found: Any, file: Path) -> dict[str, Any]:
     from oppo_sim.costs import Measured
-    from oppo_sim.costs.beside import stretches
 
     costs = Measured(measurements=found.table)
     return {
@@ -88,7 +87,7 @@ def _document(found: Any, file: Path) -> dict[str, Any]:
         "file": str(file),
         "seconds": found.seconds,
         "header": dict(found.table.provenance),
-        "contention": stretches(costs),
+        "contention": {} if costs.by_row is None else costs.by_row.sharing.stretches,
         "rows": [
             {**row._asdict(), "error": error}
             for row, error in zip(found.table.rows, found.errors, strict=True)

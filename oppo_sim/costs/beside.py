@@ -1,43 +1,74 @@
-"""How much work is slowed by other work beside it, from a table that measured both."""
+"""How much work is slowed by other work beside it, by a table that measured both.
+
+What a second thread brings depends on how much there is to share: a ratio holds for a size - rows
+of decoding, tokens of a call - and between two sizes it is taken to go straight over their
+logarithms; beyond them it stays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from statistics import median
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from statistics import fmean, median
 
-from oppo_sim.costs.measurements import BESIDE, Row
-from oppo_sim.costs.table import Measured
+from oppo_sim.costs.forwards import Forwards
+from oppo_sim.costs.interface import DecodeLaw
+from oppo_sim.costs.measurements import BESIDE, Measurements, Row
 
-
-def stretches(costs: Measured) -> dict[str, float]:
-    """The stretches of `cluster.contention` that were measured: a median over their points.
-
-    Nothing is taken to be faster beside something else.
-    """
-    names = {"decode+score": "decode_stretch", "score+decode": "score_stretch"}
-    found = {}
-    for task in BESIDE:
-        ratios = [ratio for _, ratio in ratios_of(costs, task)]
-        if ratios:
-            name = names.get(task, f"{task.replace('+', '_')}_stretch")
-            found[name] = max(1.0, median(ratios))
-    return found
+Points = tuple[tuple[float, float], ...]  # size and ratio, by size
 
 
-def ratios_of(costs: Measured, task: str) -> Iterator[tuple[Row, float]]:
-    """Of each point, its time beside the other work over what it takes alone."""
-    for row in costs.measurements.of(task):
-        yield row, row.seconds / _alone_s(costs, task.partition("+")[0], row)
+@dataclass(frozen=True)
+class Beside:
+    """Seconds beside other work over seconds alone, by task ("decode+score") and size."""
+
+    points: Mapping[str, Points]
+
+    @classmethod
+    def of(cls, table: Measurements, decode: DecodeLaw, forwards: Forwards) -> Beside:
+        """Nothing is taken to be faster beside something else. The laws have the table's scale."""
+        found = {}
+        for task in BESIDE:
+            ratios: dict[int, list[float]] = defaultdict(list)
+            for row in table.of(task):
+                kind = task.partition("+")[0]
+                size = row.batch if kind == "decode" else row.tokens
+                ratios[size].append(row.seconds / _alone_s(kind, row, decode, forwards))
+            if ratios:
+                found[task] = tuple([(n, max(1.0, fmean(ratios[n]))) for n in sorted(ratios)])
+        return cls(found)
+
+    def ratio(self, kind: str, other: str, size: int) -> float | None:
+        """None where it was not measured."""
+        points = self.points.get(f"{kind}+{other}")
+        if points is None:
+            return None
+        low = points[0]
+        for high in points:
+            if size <= high[0]:
+                if high[0] == low[0]:
+                    return high[1]
+                share = max(0.0, log(size / low[0]) / log(high[0] / low[0]))
+                return low[1] + share * (high[1] - low[1])
+            low = high
+        return low[1]
+
+    @property
+    def stretches(self) -> dict[str, float]:
+        """As `cluster.contention` has them: the median over sizes."""
+        short = {"decode+score": "decode_stretch", "score+decode": "score_stretch"}
+        return {
+            short.get(task, f"{task.replace('+', '_')}_stretch"): median([r for _, r in points])
+            for task, points in self.points.items()
+        }
 
 
-def _alone_s(costs: Measured, kind: str, row: Row) -> float:
-    """At the table's own scale; a table with work side by side is one of single forwards."""
-    law = costs.by_row
+def _alone_s(kind: str, row: Row, decode: DecodeLaw, forwards: Forwards) -> float:
     if kind == "decode":
-        return costs.decode.token_s(row.batch, row.context_tokens) / costs.scale
-    if law is None:
-        raise ValueError(f"{costs.measurements.name}: has {kind} beside other work, and no rows")
+        return decode.token_s(row.batch, row.context_tokens)
     held, tokens = row.context_tokens // row.batch, row.tokens // row.batch
     if kind == "score":
-        return law.score_s([(held, held + tokens)] * row.batch) / costs.scale
-    return (law.train_s([tokens] * row.batch)) / costs.scale
+        return forwards.score_s([(held, held + tokens)] * row.batch)
+    return forwards.train_s([tokens] * row.batch)

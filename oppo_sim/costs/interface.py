@@ -22,6 +22,12 @@ class ByRow(Protocol):
     def train_s(self, contexts: Sequence[int]) -> float:
         """One PPO update on rows of these lengths, prompts included."""
 
+    def beside(self, kind: str, other: str, tokens: int) -> float | None:
+        """Wall seconds per second of a call beside another kind of work; None: not measured."""
+
+    def decode_beside(self, other: str) -> DecodeLaw | None:
+        """The decode law beside it; None: not measured."""
+
 
 class Costs(Protocol):
     """Seconds per task of a pipeline whose lanes of one kind are alike."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
 from oppo_sim.costs import checks
 from oppo_sim.costs.decode import ENDLESS, DecodeLaw, Line
-from oppo_sim.costs.knots import Knot, at_batch
+from oppo_sim.costs.knots import Knot, at_batch, raised
 from oppo_sim.costs.ranges import Range
 
 
@@ -66,6 +67,11 @@ class DecodeSurface(DecodeLaw):
     def scaled(self, factor: float) -> Self:
         checks.positive("DecodeSurface.scaled", factor=factor)
         knots = tuple(knot.scaled(factor) for knot in self.knots)
+        return type(self).through(knots, self.batches, self.contexts)
+
+    def stretched(self, ratio: Callable[[int], float]) -> Self:
+        """With every batch's times multiplied by a ratio of its own; they still rise."""
+        knots = raised([knot.scaled(ratio(knot.batch)) for knot in self.knots])
         return type(self).through(knots, self.batches, self.contexts)
 
     def _watched(self, batch: int, first: float, last: float) -> DecodeLaw:

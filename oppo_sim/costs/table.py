@@ -14,6 +14,7 @@ from oppo_sim.costs.interface import DecodeLaw
 from oppo_sim.costs.knots import fitted
 from oppo_sim.costs.linear import Linear
 from oppo_sim.costs.measurements import Measurements
+from oppo_sim.costs.profiled import Profiled, sharing
 from oppo_sim.costs.ranges import Range
 from oppo_sim.costs.surface import DecodeSurface
 
@@ -33,7 +34,7 @@ class Measured:
     _rest: Linear = field(init=False, repr=False, compare=False)
     _curves: dict[str, Calls] = field(init=False, repr=False, compare=False)
     _sync_s: float = field(init=False, repr=False, compare=False)
-    by_row: Forwards | None = field(init=False, repr=False, compare=False)
+    by_row: Profiled | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks.truth("Measured", padded=self.padded)
@@ -46,13 +47,13 @@ class Measured:
         }
         sync = [row.seconds for row in table.of("sync")]
         rest = self.rest.scaled(scale)
-        forwards = Forwards.of(table)
+        decode = _surface(table).scaled(scale)
         derived = {
-            "decode": _surface(table).scaled(scale),
+            "decode": decode,
             "_rest": rest,
             "_curves": curves,
             "_sync_s": fmean(sync) * scale if sync else rest.sync_s(),
-            "by_row": None if forwards is None else forwards.scaled(scale),
+            "by_row": _by_row(table, decode, scale),
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -89,6 +90,14 @@ class Measured:
     def scaled(self, factor: float) -> Self:
         checks.positive("Measured.scaled", factor=factor)
         return replace(self, scale=self.scale * factor)
+
+
+def _by_row(table: Measurements, decode: DecodeSurface, scale: float) -> Profiled | None:
+    """Where the table is of single forwards; ranges that were left are its own matter."""
+    forwards, own = Forwards.of(table), Forwards.of(table)
+    if forwards is None or own is None:
+        return None
+    return Profiled(forwards.scaled(scale), decode, sharing(table, _surface(table), own))
 
 
 def _surface(table: Measurements) -> DecodeSurface:

@@ -138,17 +138,25 @@ class ActorLane:
         self._reached_s = now_s
         self._plan()
 
-    def set_speed(self, now_s: float, factor: float) -> None:
-        """From now on all takes `factor` times as long, the token that is under way too."""
-        if factor == self._speed:
+    def set_speed(self, now_s: float, factor: float, law: DecodeLaw | None = None) -> None:
+        """From now on all takes `factor` times as long, the token that is under way too.
+
+        `law`: of the tokens to come, where the factor depends on the batch.
+        """
+        if factor not in self._laws:
+            self._laws[factor] = self._laws[1.0].scaled(factor)
+        law = self._laws[factor] if law is None else law
+        if factor == self._speed and law is self._law:
             return
         if self.batch.rows and not self._held and now_s != self._reached_s:
             position, at_s = self._boundary(now_s)
-            self._set_anchor(position, now_s + (at_s - now_s) * (factor / self._speed))
+            change = factor / self._speed
+            if law is not self._laws[factor] or self._law is not self._laws.get(self._speed):
+                rows, context = len(self.batch.rows), self.batch.context
+                change = law.token_s(rows, context) / self._law.token_s(rows, context)
+            self._set_anchor(position, now_s + (at_s - now_s) * change)
             self.batch.advance(position)
-        if factor not in self._laws:
-            self._laws[factor] = self._laws[1.0].scaled(factor)
-        self._speed, self._law = factor, self._laws[factor]
+        self._speed, self._law = factor, law
         self._least_s = self._law.token_s(1, 0.0)
         self._plan()
 

@@ -232,6 +232,7 @@ class SimPyMachine:
             lane.devices,
             lambda: self._devices.switch_s(lane.devices, "score") + seconds,
             done,
+            0 if self._costs.by_row is None else work.score_tokens(command, self._workload),
         )
         if handoff_s:
             arrive_s = self._now_s + handoff_s
@@ -271,6 +272,7 @@ class SimPyMachine:
             devices,
             lambda: self._devices.switch_s(devices, "train") + seconds,
             done,
+            0 if self._costs.by_row is None else work.train_tokens(command, self._workload),
         )
         self._tasks.submit(task, self._now_s)
 
@@ -301,7 +303,14 @@ class SimPyMachine:
             lane.batch.rows and self._is_beside(task.devices, lane.devices) for lane in self._rivals
         ):
             beside.add("decode")
-        return self._contention.stretch(_WORK[self._lanes[task.lane].kind], beside)
+        return 1.0 + sum([self._excess(task, other) for other in sorted(beside)])
+
+    def _excess(self, task: Task, other: str) -> float:
+        """By how much other work stretches a task: as measured for its size, if it was."""
+        kind, by_row = _WORK[self._lanes[task.lane].kind], self._costs.by_row
+        measured = None if by_row is None else by_row.beside(kind, other, task.tokens)
+        stretch = self._contention.stretch(kind, (other,)) if measured is None else measured
+        return stretch - 1.0
 
     def _tasks_changed(self, now_s: float) -> None:
         """Scoring or training may have begun or ended: what runs beside it changes speed."""
@@ -315,7 +324,10 @@ class SimPyMachine:
                 for task in self._tasks.running
                 if self._is_beside(actor.devices, task.devices)
             }
-            actor.set_speed(now_s, self._contention.stretch("decode", beside))
+            by_row, law = self._costs.by_row, None
+            if by_row is not None and len(beside) == 1:
+                law = by_row.decode_beside(*beside)
+            actor.set_speed(now_s, self._contention.stretch("decode", beside), law)
 
     def _is_beside(self, one: Collection[str], other: Collection[str]) -> bool:
         return self._contention.shared_host or not set(one).isdisjoint(other)

@@ -21,6 +21,7 @@ class Task:
         "seconds",
         "start",
         "start_s",
+        "tokens",
     )
 
     def __init__(
@@ -29,7 +30,9 @@ class Task:
         devices: tuple[str, ...],
         start: Callable[[], float],
         done: Callable[[float, float], None],
+        tokens: int = 0,
     ) -> None:
+        self.tokens = tokens  # of the call: how much other work slows it may depend on that
         self.lane = lane
         self.devices = devices
         self.start = start  # called when the devices are free; returns the seconds of work

@@ -45,3 +45,18 @@ def train_s(command: Train, workload: Workload, costs: Costs) -> float:
     if costs.by_row is not None:
         return costs.by_row.train_s(contexts)
     return costs.train_s(len(contexts), sum(contexts), max(contexts))
+
+
+def score_tokens(command: Score, workload: Workload) -> int:
+    """New tokens of its chunks, with the prompts of rows that it opens."""
+    prompt_of = workload.prompt_tokens
+    return sum(
+        [
+            end - start + (0 if start else prompt_of(rollout))
+            for rollout, start, end, _ in command.chunks
+        ]
+    )
+
+
+def train_tokens(command: Train, workload: Workload) -> int:
+    return sum([workload.prompt_tokens(r) + workload.response_tokens(r) for r in command.rollouts])

@@ -20,7 +20,6 @@ from oppo_sim.calibration.validated import real_runs
 from oppo_sim.cli import main
 from oppo_sim.config import Scenario, parse_scenario
 from oppo_sim.costs import Measured, measurements
-from oppo_sim.costs.beside import stretches
 from oppo_sim.costs.identity import KEYS
 from oppo_sim.costs.measurements import as_text, parse_measurements
 from oppo_sim.runs import Run, RunError, read_run
@@ -175,7 +174,10 @@ def test_a_table_of_another_machine_and_busy_neighbours_are_said(
 def test_contention_is_the_ratio_to_what_work_takes_alone(table: Path) -> None:
     """Of 8 rows at a context of 10, 24 ms alone and 36 beside a score; 70 ms and 140."""
     costs = Measured(measurements=measurements(str(table)))
-    assert stretches(costs) == pytest.approx({"decode_stretch": 1.5, "score_stretch": 2.0})
+    assert costs.by_row is not None
+    assert costs.by_row.sharing.stretches == pytest.approx(
+        {"decode_stretch": 1.5, "score_stretch": 2.0}
+    )
 
 
 def test_lengths_without_a_list_are_those_of_the_steps(real: Path) -> None:
