@@ -6,12 +6,13 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oppo_sim.cli import console, profile
 from oppo_sim.cli.real import real_module
+from oppo_sim.cli.validation import validation
 
 if TYPE_CHECKING:
     from oppo_sim.config import Scenario
@@ -122,7 +123,7 @@ def validate(
     if as_json:
         console.emit(document)
     else:
-        _print(document, out)
+        validation(document, out)
 
 
 def _run(
@@ -215,64 +216,3 @@ def _about(name: str, table: Path) -> dict[str, str]:
     said = measurements(str(table.resolve())).provenance
     keys = ("machine", "versions", "threads", "date", "digest")
     return {"scenario": name, **{key: said[key] for key in keys if key in said}}
-
-
-def _print(document: dict[str, Any], out: Path | None) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from oppo_sim.analysis.fidelity_page import percent, plain
-
-    table = Table(box=SIMPLE, pad_edge=False)
-    columns = ("schedule", "real s", "simulated s", "error", "|error|", "spread", "speed-up")
-    for column in (*columns, "simulated", "error", "drawn"):
-        table.add_column(column, justify="left" if column == "schedule" else "right")
-    parts = Table(box=SIMPLE, pad_edge=False)
-    for column in ("error of", "decode", "score", "train", "sync", "generation", "scoring"):
-        parts.add_column(column, justify="left" if column == "error of" else "right")
-    for one in document["schedules"]:
-        speedup, drawn = one["speedup"], one["drawn"]
-        table.add_row(
-            one["schedule"],
-            f"{one['real_s']:.3f}",
-            f"{one['sim_s']:.3f}",
-            percent(one["error"], signed=True),
-            percent(one["median_abs_error"]),
-            percent(one["run_spread"]),
-            f"{speedup['real']:.2f}",
-            f"{speedup['simulated']:.2f}",
-            percent(speedup["error"], signed=True),
-            percent(None if drawn is None else drawn["error"], signed=True),
-        )
-        commands, stages = one["commands"], one["stages"]
-        cells = [commands[kind] for kind in ("decode", "score", "train", "sync")]
-        cells += [stages["generation"], stages["scoring"]]
-        parts.add_row(one["schedule"], *[percent(both["error"], signed=True) for both in cells])
-    console.show(
-        f"{document['scenario']}: grade {document['grade']}. Median absolute error of a step "
-        f"{percent(document['median_abs_error'])}, worst schedule "
-        f"{percent(document['worst_abs_error'])}; speed-ups within "
-        f"{percent(document['speedup_error'])}; tau {plain(document['tau'])} over "
-        f"{document['pairs']} pairs that the runs tell apart. Repeats of a step differ by "
-        f"{percent(document['repeat_spread'])}.",
-        table,
-        parts,
-        "Real seconds are measured on this machine, lengths replayed; |error|: median over steps; "
-        "spread: of a run's repeats; drawn: error with lengths of the fitted law "
-        f"({document['law']}). The second table has signed errors by command and by stage.",
-    )
-    again = document.get("refined")
-    if again is not None:
-        console.show(
-            f"Refined with {again['with']} ({again['factors']}), the other {again['runs']} runs: "
-            f"median {percent(again['isolated']['median_abs_error'])} -> "
-            f"{percent(again['refined']['median_abs_error'])}, worst schedule "
-            f"{percent(again['isolated']['worst_abs_error'])} -> "
-            f"{percent(again['refined']['worst_abs_error'])}, speed-ups "
-            f"{percent(again['isolated']['speedup_error'])} -> "
-            f"{percent(again['refined']['speedup_error'])} (isolated -> refined)."
-        )
-    for note in document["notes"]:
-        console.show(f"Note: {note}.")
-    if out is not None:
-        console.show(f"Written to {out}: validation.json, steps.csv, page.html, trace.json.")
