@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from oppo_sim.cli import console, notes
 if TYPE_CHECKING:
     from oppo_sim.search.result import Result
     from oppo_sim.search.spec import Sweep
+    from oppo_sim.search.summary import Summary
 
 
 class Backend(StrEnum):
@@ -27,9 +27,7 @@ class Backend(StrEnum):
     dask = "dask"
 
 
-BEST = 10  # points that are shown
-SHOWN_ERRORS = 5
-SOME_FAILED = 1
+SOME_FAILED = 1  # exit code
 
 
 def sweep(
@@ -73,6 +71,8 @@ def sweep(
     from oppo_sim.search.spec import load_sweep
 
     console.need_out(out, resume=resume, keep_runs=keep_runs)
+    if address is not None and backend is Backend.loky:
+        raise ValueError(f"--address {address}: only --backend ray and dask have one")
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
     loaded = load_sweep(file, overrides=overrides, steps=steps, seeds=seeds)
     notes.say(_remarks(loaded))
@@ -83,8 +83,6 @@ def sweep(
         if keep_runs:
             runs = (out / folder.RUNS).resolve()
             loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
-    if address is not None and backend is Backend.loky:
-        raise ValueError(f"--address {address}: only --backend ray and dask have one")
     with _or_temporary(out) as place:
         summary = _run(loaded, place, jobs, backend, address)
     if as_json:
@@ -115,56 +113,6 @@ def _or_temporary(out: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-@dataclass
-class Summary:
-    """What is told of a sweep: counts, the best points, the first errors."""
-
-    ok: int = 0
-    failed: int = 0
-    runs: int = 0  # simulated now
-    wall_s: float = 0.0
-    best: list[Result] = field(default_factory=list)
-    errors: list[Result] = field(default_factory=list)
-
-    def watch(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Hold on to the best and to the first that failed."""
-        heap: list[tuple[float, int, Result]] = []
-        for result in results:
-            if result.is_ok:
-                self.ok += 1
-                mean = result.speedup or result.step_s
-                assert mean is not None
-                worth = mean.mean if result.speedup else -mean.mean
-                heapq.heappush(heap, (worth, -result.point, result))
-                if len(heap) > BEST:
-                    heapq.heappop(heap)
-            else:
-                self.failed += 1
-                if len(self.errors) < SHOWN_ERRORS:
-                    self.errors.append(result)
-            yield result
-        self.best = [result for *_, result in sorted(heap, reverse=True)]
-
-    def as_dict(self, of: Sweep) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "role": "simulated",
-            "sweep": of.file,
-            "scenario": of.problem.document["name"],
-            "baseline": of.problem.baseline,
-            "points": self.ok + self.failed,
-            "ok": self.ok,
-            "failed": self.failed,
-            "runs": self.runs,
-            "wall_s": round(self.wall_s, 3),
-            "best": [result.as_dict() for result in self.best],
-            "errors": [
-                {"point": one.point, "values": dict(one.values), "error": one.error}
-                for one in self.errors
-            ],
-        }
-
-
 def _run(
     loaded: Sweep, place: Path, jobs: int | None, backend: str, address: str | None
 ) -> Summary:
@@ -172,6 +120,7 @@ def _run(
     from oppo_sim.search.clusters import connected
     from oppo_sim.search.folder import JOURNAL
     from oppo_sim.search.journal import Journal
+    from oppo_sim.search.summary import Summary
     from oppo_sim.search.sweep import Driver
     from oppo_sim.search.table import write_tables
     from oppo_sim.search.workers import Workers

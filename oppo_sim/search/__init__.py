@@ -10,9 +10,12 @@ From the bottom up:
            `is_enough` and `more_seeds` say when to stop. `evaluate`: all of that for one point
 `spec`     a sweep file, read and checked before anything runs
 `design`   which points a sweep has: grid, random, Latin hypercube
-`workers`  units in processes, or on a Ray or Dask cluster; a worker that dies is retried
+`clusters` Ray's and Dask's, through joblib's backends for them
+`workers`  units in processes, here or on a cluster; a worker that dies is retried
 `journal`  units that are done, a line each, whatever happens to the process that writes them
+`folder`   what a sweep's folder says it is of; another sweep is refused
 `sweep`    the driver: what is missing is run, round by round, until every point has enough seeds
+`summary`  counts, the best points and the first errors, for the screen and for `--json`
 `table`    the results as Parquet and CSV, the same bytes however often the sweep was disturbed
 
 To evaluate points of your own choice, which is what a search does:

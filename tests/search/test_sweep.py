@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pandas as pd
 import pytest
 
 from oppo_sim.search import units
+from oppo_sim.search.journal import Journal
 from oppo_sim.search.problem import Unit
+from oppo_sim.search.spec import load_sweep
+from oppo_sim.search.sweep import Driver
 from tests.cli.conftest import Oppo
 from tests.search.conftest import TINY, Write, tables
 
@@ -198,3 +202,33 @@ def test_axes_of_every_kind_have_columns(oppo: Oppo, written: Write) -> None:
     assert set(table["schedule"]) == {"oppo", "own.toml"}
     assert table["speedup"].isna().all()
     assert table["step_low_s"].isna().all()  # one seed has no interval
+
+
+class Idle:
+    """Workers that know the answer."""
+
+    def run(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, dict[str, Any]]]:
+        rest = ("staleness", "deferred_share", "length_bias", "busy", "wasted_share")
+        for unit in units:
+            yield unit, {"step_s": 1.5, "kv_peak_tokens": 7, **dict.fromkeys(rest, 0.25)}
+
+
+def test_memory_does_not_grow_with_what_is_known_of_points(written: Write, tmp_path: Path) -> None:
+    """A hundred bytes each, less than the text of one of its runs."""
+    sweep = load_sweep(
+        written(
+            'scenario = "tiny"\nseeds = 2\n[axes]\n'
+            '"schedule.chunk" = { low = 1, high = 100, count = 100 }\n'
+            '"costs.round_s" = { low = 0.0, high = 1.0, count = 50 }\n'
+        )
+    )
+    with Journal(tmp_path / "journal.jsonl", len(sweep.design()), sweep.seeds) as journal:
+        tracemalloc.start()
+        try:
+            driver = Driver(sweep, journal)
+            driver.run(Idle())
+            held, _ = tracemalloc.get_traced_memory()
+            assert sum(1 for _ in driver.results()) == 5000
+        finally:
+            tracemalloc.stop()
+    assert held / 5000 < 100
