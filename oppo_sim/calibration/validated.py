@@ -15,6 +15,7 @@ from oppo_sim.analysis.fidelity import Fidelity, Pair
 from oppo_sim.analysis.fidelity_grades import NOISY
 from oppo_sim.analysis.fidelity_page import page
 from oppo_sim.analysis.fidelity_trace import write_side_by_side
+from oppo_sim.calibration.decisions import other_choices
 from oppo_sim.calibration.refined import factors, refined
 from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
@@ -173,6 +174,13 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
         if about:
             notes |= dict.fromkeys(differences(said, about))
             crowded = max(crowded, float(about.get("elsewhere", 0.0)))
+        run = real.recorded.run
+        others = other_choices(real.recorded.schedule, run.header.scenario, run.steps)
+        if others:
+            notes[
+                f"{real.schedule}-{real.repeat}: at steps {others} its policies, shown the records,"
+                " choose something else than they chose: it was run by another version"
+            ] = None
     if crowded > CROWDED:
         notes[
             f"other processes took up to {crowded:.0%} of the machine while a run was timed: what "

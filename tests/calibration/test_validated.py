@@ -171,6 +171,18 @@ def test_a_table_of_another_machine_and_busy_neighbours_are_said(
     assert any("took up to 25% of the machine" in note for note in notes)
 
 
+def test_policies_choose_again_what_they_chose(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the records alone; a record that was changed is found out."""
+    notes = ask(capsys, "--from", real, "--costs", table)["notes"]
+    assert not any("policies" in note for note in notes)
+    file = real / "runs" / "oppo-0" / "steps.jsonl"
+    file.write_text(file.read_text().replace('"overcommit":2', '"overcommit":3', 1))
+    notes = ask(capsys, "--from", real, "--costs", table)["notes"]
+    assert any("oppo-0: at steps [0] its policies" in note for note in notes)
+
+
 def test_contention_is_the_ratio_to_what_work_takes_alone(table: Path) -> None:
     """Of 8 rows at a context of 10, 24 ms alone and 36 beside a score; 70 ms and 140."""
     costs = Measured(measurements=measurements(str(table)))
