@@ -181,7 +181,8 @@ def _text(curves: Mapping[Place, Curve], busy: Mapping[Place, float]) -> list[st
     elif hits:
         by_load = {load: [at for _, at_load, at in hits if at_load == load] for _, load, _ in hits}
         prices = "; ".join(
-            f"{min(at):g} to {max(at):g} s with the scorer's work x {load:.2g}"
+            f"{' or '.join(f'{price:g}' for price in sorted(set(at)))} s with the scorer's work "
+            f"x {load:.2g}"
             for load, at in sorted(by_load.items())
         )
         said.append(
