@@ -8,10 +8,12 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from oppo_sim.analysis.pool import Backend, on_this_machine
 
 LOCAL = "loky"
+RESTARTS_S = 120.0  # within which a cluster has a worker again, if all of them died
 ANSWERS_S = 5.0  # within which a cluster accepts a connection
 
 
@@ -74,6 +76,9 @@ def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
 
         And where one worker is left it would run tasks in this process, which they might kill.
         """
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(wait_for_workers_timeout=RESTARTS_S, **options)
 
         def effective_n_jobs(self, n_jobs: int) -> int:
             return max(2, int(super().effective_n_jobs(n_jobs)))
