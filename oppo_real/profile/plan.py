@@ -41,6 +41,16 @@ class Plan:
         return sorted({first, (first + last) // 2, last}) if last > first + 8 else [first]
 
     @property
+    def decoding(self) -> list[tuple[int, int]]:
+        """Batches and contexts; of small batches the ends, between which times hardly bend."""
+        longest = sorted(self.contexts, reverse=True)
+        return [
+            (rows, context)
+            for rows in self.batches
+            for context in (longest if rows >= self.batch else [longest[0], longest[-1]])
+        ]
+
+    @property
     def widths(self) -> list[int]:
         """Of whole rows, doubling down from the longest."""
         found: list[int] = []

@@ -16,21 +16,18 @@ ITERATIONS = 10  # of decode at a context, at least
 
 def decode_rows(on: Subjects, plan: Plan, budget: Budget) -> Iterator[tuple[Row, Timing]]:
     """Iterations over batch and context, prefills of these contexts, and pauses."""
-    points = [(rows, context) for rows in plan.batches for context in reversed(plan.contexts)]
+    points = plan.decoding
     for left, (rows, context) in zip(range(len(points), 0, -1), points, strict=True):
         decoding = Decoding(on, rows, context)
-        decoding.join()
-        prefills = [decoding.prefill_s]
+        prefilled = steady(decoding.join, 1.0, least=3 if context == plan.contexts[0] else 1)
+        tokens = rows * (context - 1)  # the last one is pending
+        yield Row("prefill", rows, 0, tokens, prefilled.seconds), prefilled
         found = steady(decoding.once, budget.share(left), warm_up=2, least=ITERATIONS)
         held = round(rows * fmean(decoding.seen))
         yield Row("decode", rows, held, rows, found.seconds), found
         decoding.pause()
         paused = steady(decoding.pause, 1.0, warm_up=0, most=5)
         yield Row("pause", rows, rows * decoding.context, rows, paused.seconds), paused
-        decoding.join()
-        prefills.append(decoding.prefill_s)
-        tokens = rows * (context - 1)  # the last one is pending
-        yield Row("prefill", rows, 0, tokens, min(prefills)), Timing(min(prefills), 0.0, 2)
         decoding.leave()
 
 

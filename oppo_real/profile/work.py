@@ -34,10 +34,9 @@ class Decoding:
         self._running: tuple[int, ...] = ()
         self.context = 0  # that rows hold now
         self.seen: list[int] = []  # contexts, by iteration
-        self.prefill_s = 0.0  # of the last joining
 
-    def join(self) -> None:
-        """Rows anew; with their prefill, which is timed."""
+    def join(self) -> float:
+        """Rows anew; the seconds of their prefill."""
         self.leave()
         on, cap = self._on, self._on.limits.response_tokens
         response = tuple([on.prompt[-1]] * self._tokens)
@@ -46,9 +45,10 @@ class Decoding:
         command = Generate(on.places["actor"].name, starts, cap, None)
         on.actor.give(Join(command, tuple([(on.prompt, response)] * self._rows)))
         on.actor.step()
-        self.prefill_s = timed(on.actor)
+        seconds = timed(on.actor)
         self._room = cap - self._tokens - 1
         self.context = len(on.prompt) + self._tokens
+        return seconds
 
     def once(self) -> float:
         """One iteration."""
