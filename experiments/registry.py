@@ -15,6 +15,7 @@ from experiments import (
     runaways,
     scarce_kv,
     scoring_share,
+    sensitivity,
     stale_caches,
     two_nodes,
     utilisation,
@@ -37,6 +38,7 @@ _MODULES = (
     data_parallel,
     scoring_share,
     micro_batches,
+    sensitivity,
     utilisation,
     learning,
 )

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments import chart
 from experiments.result import Experiment, Result, Row
+from oppo_sim.analysis.fits import shipped_fits
 from oppo_sim.analysis.paper import paper_rows
 from oppo_sim.analysis.parts import Measured, Part, run_parts
 from oppo_sim.config import load_scenario
@@ -17,8 +18,9 @@ SCHEDULES = ("trl", "oppo")
 PAPER = {  # % of each scenario and schedule
     (row.scenario, row.schedule): round(100 * row.paper, 1)
     for row in paper_rows()
-    if row.measure == "busy" and row.paper
+    if row.measure == "utilisation" and row.paper
 }
+FITTED = shipped_fits()["chat"].shown
 SCENARIOS = list(dict.fromkeys(scenario for scenario, _ in PAPER))
 
 
@@ -26,7 +28,7 @@ class Shares(NamedTuple):
     """In %, of all devices."""
 
     busy: float
-    weighted: float
+    counted: float  # decoding and waiting count as fitted to U1b, U1o and U2o
 
 
 def run(quick: bool) -> Result:
@@ -38,7 +40,7 @@ def run(quick: bool) -> Result:
             "schedule": schedule,
             "paper_pct": PAPER[scenario, schedule],
             "busy_pct": each.busy,
-            "weighted_pct": each.weighted,
+            "counted_pct": each.counted,
         }
         for (scenario, schedule), each in shares.items()
     ]
@@ -55,8 +57,9 @@ def _parts(steps: int) -> list[Part]:
 
 
 def _shares(measured: Measured) -> Shares:
-    assert measured.weighted is not None  # no device of these scenarios has two lanes at once
-    return Shares(100 * measured.metrics.mean_utilisation, 100 * measured.weighted)
+    assert measured.spent is not None  # no device of these scenarios has two lanes at once
+    counted = measured.spent.counted(FITTED.decode_counts, FITTED.wait_counts)
+    return Shares(100 * measured.metrics.mean_utilisation, 100 * counted)
 
 
 def _draw(shares: dict[tuple[str, str], Shares]) -> Figure:
@@ -65,7 +68,7 @@ def _draw(shares: dict[tuple[str, str], Shares]) -> Figure:
         bars: tuple[tuple[str, Sequence[float]], ...] = (
             ("paper: GPU utilisation", [PAPER[s, schedule] for s in SCENARIOS]),
             ("simulated: busy", [shares[s, schedule].busy for s in SCENARIOS]),
-            ("simulated: decoding weighted", [shares[s, schedule].weighted for s in SCENARIOS]),
+            ("simulated: as fitted", [shares[s, schedule].counted for s in SCENARIOS]),
         )
         for look, (label, values) in enumerate(bars):
             x = [place + 0.27 * (look - 1) for place in range(len(SCENARIOS))]
@@ -82,9 +85,9 @@ def _draw(shares: dict[tuple[str, str], Shares]) -> Figure:
     axes[0].legend(loc="upper left", fontsize=8)
     chart.caption(
         figure,
-        "Grey: the paper's measurement, not simulated. Busy: a device has a task. Weighted: an "
-        "actor counts by the share of the rollouts, of the most it had in that step, that still "
-        "decode. Neither is what a GPU reports; nothing is fitted to these rows.",
+        "Grey: the paper's measurement, not simulated. Busy: a device has a task. As fitted: "
+        f"decoding counts {FITTED.decode_counts:.2f}, waiting for the batch "
+        f"{FITTED.wait_counts:.2f}, fitted to Stack-Exchange (7B, and the 3B's oppo).",
     )
     return figure
 
@@ -93,22 +96,20 @@ def _text(shares: dict[tuple[str, str], Shares]) -> list[str]:
     said = [
         "A device is busy here while it has a task: an actor from its first rollout to its last, "
         "however few still decode, a scorer and a trainer from start to end; tasks on one device "
-        "count once. The weighted share counts a decoding actor by the rollouts that run, over the "
-        "most that it had in the same step. The paper reports GPU utilisation and does not say how "
-        "it was measured, so only the direction and the order compare."
+        "count once. The paper reports GPU utilisation and does not say how it was measured; here "
+        f"decoding counts {FITTED.decode_counts:.2f} and an actor that waits for the batch "
+        f"{FITTED.wait_counts:.2f}, which is fitted to three of these values (U1b, U1o, U2o)."
     ]
     for scenario in SCENARIOS:
         trl, oppo = (shares[scenario, schedule] for schedule in SCHEDULES)
         papers = [PAPER[scenario, schedule] for schedule in SCHEDULES]
         said.append(
             f"{scenario}: paper {papers[0]} -> {papers[1]} %, busy {trl.busy:.1f} -> "
-            f"{oppo.busy:.1f} %, weighted {trl.weighted:.1f} -> {oppo.weighted:.1f} %."
+            f"{oppo.busy:.1f} %, as fitted {trl.counted:.1f} -> {oppo.counted:.1f} %."
         )
-    rises = [s for s in SCENARIOS if shares[s, "oppo"].weighted > shares[s, "trl"].weighted]
-    said.append(
-        f"The weighted share rises under oppo in {len(rises)} of {len(SCENARIOS)} scenarios."
-    )
-    for name in ("busy", "weighted"):
+    rises = [s for s in SCENARIOS if shares[s, "oppo"].counted > shares[s, "trl"].counted]
+    said.append(f"The fitted share rises under oppo in {len(rises)} of {len(SCENARIOS)} scenarios.")
+    for name in ("busy", "counted"):
         errors = [abs(getattr(shares[key], name) - paper) for key, paper in PAPER.items()]
         said.append(
             f"The {name} share is {sum(errors) / len(errors):.0f} points from the paper's value on "

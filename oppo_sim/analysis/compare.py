@@ -11,6 +11,7 @@ from typing import Any
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics, average
 from oppo_sim.analysis.parts import Measured, Part, Progress, run_parts
+from oppo_sim.analysis.spent import Spent
 from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.analysis.why import Side, Why, same_run, shortened, times, why
 from oppo_sim.config import ConfigError, Scenario
@@ -27,7 +28,7 @@ class Standing:
     metrics: tuple[Metrics, ...]
     speedups: tuple[float, ...]
     rewards: tuple[RewardRun, ...] = ()
-    weighted: tuple[float | None, ...] = ()  # busy shares, decoding by the rollouts that run
+    spent: tuple[Spent | None, ...] = ()  # what devices did
 
     @property
     def name(self) -> str:
@@ -203,7 +204,7 @@ def _comparison(
                 metrics=tuple(own),
                 speedups=tuple(ratios),
                 rewards=tuple([measured.rewards for measured in found[place :: len(schedules)]]),
-                weighted=tuple([measured.weighted for measured in found[place :: len(schedules)]]),
+                spent=tuple([measured.spent for measured in found[place :: len(schedules)]]),
             )
         )
     return Comparison(

@@ -1,4 +1,4 @@
-"""Means with 95 % intervals: of independent values, of ratios, and of an autocorrelated series."""
+"""Means with 95 % intervals (or others): of independent values, of ratios, of a series."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Mean(NamedTuple):
         return self.low is not None and self.high is not None and self.low <= value <= self.high
 
 
-def of_independent(values: Sequence[float]) -> Mean:
+def of_independent(values: Sequence[float], confidence: float = CONFIDENCE) -> Mean:
     """Student's t over independent values, such as one per seed; no interval for a single one."""
     mean = sum(values) / len(values)
-    half = _half_width(values)
+    half = _half_width(values, confidence)
     return Mean(mean, None, None) if half is None else Mean(mean, mean - half, mean + half)
 
 
-def of_ratios(ratios: Sequence[float]) -> Mean:
+def of_ratios(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Mean:
     """The geometric mean of independent ratios, such as one per seed.
 
     Student's t on their logarithms: neither bound can be negative, and the inverse ratios have the
     inverse mean and interval.
     """
-    mean, low, high = of_independent([log(ratio) for ratio in ratios])
+    mean, low, high = of_independent([log(ratio) for ratio in ratios], confidence)
     return Mean(exp(mean), None if low is None else exp(low), None if high is None else exp(high))
 
 
@@ -63,10 +63,10 @@ def of_series(values: Sequence[float]) -> Mean:
     return Mean(mean, mean - half, mean + half)
 
 
-def _half_width(values: Sequence[float]) -> float | None:
+def _half_width(values: Sequence[float], confidence: float = CONFIDENCE) -> float | None:
     count = len(values)
     if count < 2:
         return None
     mean = sum(values) / count
     variance = sum((value - mean) ** 2 for value in values) / (count - 1)
-    return float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * sqrt(variance / count)
+    return float(stdtrit(count - 1, 0.5 + confidence / 2)) * sqrt(variance / count)

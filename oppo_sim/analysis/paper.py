@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from math import isfinite
+from math import isfinite, prod
+from statistics import fmean
 
 from oppo_sim.analysis.intervals import Mean
 
 ROLES = ("assumed", "fitted", "held_out", "scenario")
-MEASURES = ("speedup", "minutes", "busy", "weighted", "chunk", "late", "reward")
+MEASURES = ("speedup", "fixed_d", "minutes", "utilisation", "chunk", "late", "reward")
+NULLS: dict[str, Callable[[Sequence[float]], float]] = {
+    "product": prod,
+    "mean": fmean,
+}  # of the paper's values of other rows
+CONFIDENCE = 0.8  # of a row's interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +25,18 @@ class PaperRow:
     """A published number, and the run that it is held against.
 
     role: "fitted" where the scenario was fitted to it, "held_out" where it was kept for checking,
-    "assumed" where its numbers were chosen by hand with the paper's rows in view: agreement is then
-    no evidence. "scenario": by a mechanism that the scenario states, not a prediction.
+    "assumed" where what comes out was put in. "scenario": by a mechanism that the scenario states,
+    not a prediction.
+
+    null: what would be expected of the row with no simulator, from the paper's values of other
+    rows: "product A1 A2" or "mean U1b U3b"; may be empty.
 
     measure: what is compared, and what `at` says about it. "speedup": of `schedule` over
-    `baseline`, in mean step time (at: the baseline's scenario, where it is another). "minutes": the
-    ratio of minutes to the reward `at`. "busy": the share of the time that devices work.
-    "weighted": so, but a decoding device by the share of its rollouts that still run. "chunk": the
-    fastest of `measures.CHUNKS`. "late": the share of rollouts trained `at` steps late; 2
-    stands for more, too. "reward": at step `at`. `paper` is None where words are all there is.
+    `baseline`, in mean step time (at: the baseline's scenario, where it is another). "fixed_d":
+    the same with `at` rollouts beyond the batch. "minutes": the ratio of minutes to the reward
+    `at`. "utilisation": of the devices, as fitted (see `fits`).
+    "chunk": the fastest of `measures.CHUNKS`. "late": the share of rollouts trained `at` steps
+    late; 2 stands for more, too. "reward": at step `at`. `paper` is None where words are all.
     """
 
     id: str
@@ -39,6 +48,7 @@ class PaperRow:
     at: str
     paper: float | None
     role: str
+    null: str
     source: str
 
     def shown(self, value: float | None, digits: int = 2) -> str:
@@ -50,19 +60,34 @@ class PaperRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A row next to what was simulated, with its 95 % interval over the seeds.
+    """A row next to what was simulated, with an 80 % interval over seeds and accepted candidates.
 
-    `simulated` None: the runs were too short to say.
+    `simulated` None: the runs were too short to say. `null`: the value expected without a
+    simulator; None where nothing says.
     """
 
     row: PaperRow
     simulated: Mean | None
+    null: float | None = None
 
     @property
     def error_pct(self) -> float | None:
         if self.simulated is None or self.row.paper is None:
             return None
         return (self.simulated.mean / self.row.paper - 1) * 100
+
+    @property
+    def null_error_pct(self) -> float | None:
+        if self.null is None or self.row.paper is None:
+            return None
+        return (self.null / self.row.paper - 1) * 100
+
+    @property
+    def is_covered(self) -> bool | None:
+        """Whether the interval holds the paper's value; None where one of them is missing."""
+        if self.simulated is None or self.simulated.low is None or self.row.paper is None:
+            return None
+        return self.simulated.includes(self.row.paper)
 
     def as_dict(self) -> dict[str, str | float | None]:
         """The columns of paper_rows.csv."""
@@ -76,49 +101,44 @@ class Outcome:
             "high": _rounded(high, 4),
             "error_pct": _rounded(self.error_pct, 1),
             "role": self.row.role,
+            "null_error_pct": _rounded(self.null_error_pct, 1),
         }
 
-    def cells(self) -> tuple[str, str, str, str]:
-        """As text: paper, simulated, interval, error."""
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """As text: paper, simulated, interval, error, the null model's error."""
         mean, low, high = self.simulated or (None, None, None)
-        shown, error = self.row.shown, self.error_pct
+        shown = self.row.shown
         interval = "-" if low is None or high is None else f"{shown(low, 3)} to {shown(high, 3)}"
-        percent = "-" if error is None else f"{round(error):+d} %"
-        return shown(self.row.paper), shown(mean), interval, percent
+        errors = _percent(self.error_pct), _percent(self.null_error_pct)
+        return shown(self.row.paper), shown(mean), interval, *errors
 
 
 def paper_rows() -> tuple[PaperRow, ...]:
     """The shipped rows, in the order of their file; ValueError names a bad cell."""
     with (files("oppo_sim") / "data" / "paper_rows.csv").open(encoding="utf-8") as lines:
-        return tuple([_row(cells) for cells in csv.DictReader(lines)])
+        rows = tuple([_row(cells) for cells in csv.DictReader(lines)])
+    values = {row.id for row in rows if row.paper is not None}
+    for row in rows:
+        kind, *others = row.null.split() or ("mean", row.id)
+        if row.null and (kind not in NULLS or not others or not values.issuperset(others)):
+            raise ValueError(
+                f"paper_rows.csv: {row.id}: null = {row.null!r}: must be product or mean, and then "
+                "rows that have a value"
+            )
+    return rows
 
 
-def speedups(outcomes: Sequence[Outcome]) -> list[tuple[PaperRow, Mean]]:
-    """The rows that are the speed-up of one schedule over another on one scenario."""
-    return [
-        (outcome.row, outcome.simulated)
-        for outcome in outcomes
-        if outcome.row.measure == "speedup" and outcome.simulated and not outcome.row.at
-    ]
+def null_value(row: PaperRow, rows: Sequence[PaperRow]) -> float | None:
+    """What the paper's values of other rows would let one expect of this one."""
+    if not row.null:
+        return None
+    kind, *others = row.null.split()
+    values = [other.paper for other in rows if other.id in others and other.paper is not None]
+    return NULLS[kind](values)
 
 
-def orderings(outcomes: Sequence[Outcome]) -> list[tuple[str, bool]]:
-    """What the paper finds beyond its numbers, per scenario: in words, and whether it holds here.
-
-    Speed-ups are means over the seeds.
-    """
-    by_scenario: dict[str, dict[str, float]] = {}
-    for row, simulated in speedups(outcomes):
-        by_scenario.setdefault(row.scenario, {})[row.schedule] = simulated.mean
-    return [
-        (f"{scenario}: {text}", holds)
-        for scenario, found in by_scenario.items()
-        if {"intra", "inter", "oppo"} <= found.keys()
-        for text, holds in (
-            ("inter > intra > 1", found["inter"] > found["intra"] > 1),
-            ("oppo >= inter", found["oppo"] >= found["inter"]),
-        )
-    ]
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{round(value):+d} %"
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from oppo_sim.analysis import digests, pool
 from oppo_sim.analysis.documents import schedule_document
 from oppo_sim.analysis.metrics import Metrics, summarise
+from oppo_sim.analysis.spent import Spending, Spent
 from oppo_sim.analysis.time_to_reward import RewardRun
-from oppo_sim.analysis.weighted import Weighted
 from oppo_sim.config import ConfigError, Scenario
 from oppo_sim.costs import ExtrapolationWarning
 from oppo_sim.policies import Schedule
@@ -59,7 +59,7 @@ class Measured(NamedTuple):
 
     metrics: Metrics
     rewards: RewardRun
-    weighted: float | None  # busy share, decoding by the rollouts that run; None: not known
+    spent: Spent | None  # what devices did; None: an actor and a scorer share one
 
 
 def measure(
@@ -105,9 +105,14 @@ def run_parts(
     return [_from_row(rows[place]) for place in range(len(parts))]
 
 
+def run_part(part: Part) -> Measured:
+    """Simulate one part here and now; nothing is kept, what its costs warn of is not said."""
+    return _from_row(_run(part))
+
+
 def _from_row(row: dict[str, Any]) -> Measured:
     metrics, rewards = Metrics.from_dict(row["metrics"]), RewardRun.from_dict(row["rewards"])
-    return Measured(metrics, rewards, row["weighted"])
+    return Measured(metrics, rewards, None if row["spent"] is None else Spent(**row["spent"]))
 
 
 class WorkerDied(RuntimeError):
@@ -169,10 +174,10 @@ def _run(part: Part) -> dict[str, Any]:
 
 def _simulated(part: Part) -> dict[str, Any]:
     own = lanes(part.scenario)
-    weighted = Weighted(own) if Weighted.is_known(own) else None
+    spending = Spending(own) if Spending.is_known(own) else None
     devices = dict.fromkeys(device for lane in own for device in lane.devices)
     steps = simulate(
-        part.scenario, part.schedule, seed=part.seed, steps=part.steps, listen=weighted
+        part.scenario, part.schedule, seed=part.seed, steps=part.steps, listen=spending
     )
     lengths = workload(part.scenario, part.seed).responses
     rewards = RewardRun()
@@ -180,7 +185,7 @@ def _simulated(part: Part) -> dict[str, Any]:
     return {
         "metrics": metrics.as_dict(),
         "rewards": rewards.as_dict(),
-        "weighted": None if weighted is None else weighted.share(rewards.end_s[-1]),
+        "spent": None if spending is None else spending.spent(rewards.end_s[-1])._asdict(),
     }
 
 

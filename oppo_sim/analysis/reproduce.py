@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import oppo_sim
-from oppo_sim.analysis import claims, figures, measures
+from oppo_sim.analysis import canvas, claim_figures, claims, figures, measures
+from oppo_sim.analysis.bars import Bar, bars, orderings
 from oppo_sim.analysis.compare import Comparison, compare_all
 from oppo_sim.analysis.documents import schedule_document
-from oppo_sim.analysis.paper import Outcome, orderings, paper_rows
+from oppo_sim.analysis.fits import Fit, registered_fit, shipped_fits
+from oppo_sim.analysis.paper import Outcome, paper_rows
 from oppo_sim.analysis.parts import Progress
+from oppo_sim.analysis.report import as_html, read_findings, report
 from oppo_sim.analysis.reproduced import COMMON, readme
 from oppo_sim.config import Scenario
 from oppo_sim.runs import write_whole
 
 SEEDS = range(5)  # the paper: means of 5 runs
-COLUMNS = ("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role")
+COLUMNS = (
+    *("id", "quantity", "paper", "simulated", "low", "high", "error_pct", "role"),
+    "null_error_pct",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +37,13 @@ class Reproduction:
     comparisons: tuple[Comparison, ...]
     sweeps: tuple[Comparison, ...]  # over chunks
     scenarios: tuple[Scenario, ...]
+    fits: Mapping[str, Fit]
 
-    def orderings(self) -> list[tuple[str, bool]]:
+    def orderings(self) -> list[Bar]:
         return orderings(self.outcomes)
+
+    def bars(self) -> list[Bar]:
+        return bars(self.outcomes)
 
     def as_dict(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -42,6 +52,15 @@ class Reproduction:
             "version": oppo_sim.__version__,
             "rows": [outcome.as_dict() for outcome in self.outcomes],
             "orderings": dict(self.orderings()),
+            "bars": [bar._asdict() for bar in self.bars()],
+            "fits": {
+                stage: {
+                    "candidates": len(fit.candidates),
+                    "accepted": len(fit.accepted),
+                    "shown": asdict(fit.shown),
+                }
+                for stage, fit in self.fits.items()
+            },
             "why": {c.scenario: [reason._asdict() for reason in c.why()] for c in self.comparisons},
             "assumptions": {
                 "common": list(COMMON),
@@ -67,13 +86,19 @@ def reproduce(
     steps: int | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    fits: Mapping[str, Fit] | None = None,
+    changes: measures.Changes | None = None,
+    findings: Path | None = None,
 ) -> Reproduction:
     """Simulate every row; with `out`, write the folder. Finished parts are kept for `resume`.
 
-    `steps` None: what each scenario says. RunError for a folder that cannot be used.
+    `steps` None: what each scenario says. `fits` and what they change in the scenarios: those that
+    are shipped, and nothing. `findings`: a folder of experiments whose findings the page shows.
+    RunError for a folder that cannot be used.
     """
-    rows = paper_rows()
-    pairs, sweeps = measures.pairs(rows), measures.sweeps(rows)
+    rows, changes = paper_rows(), changes or {}
+    fits = shipped_fits() if fits is None else fits
+    pairs, sweeps = measures.pairs(rows, changes), measures.sweeps(rows, changes)
     keep = None
     if out is not None:
         keep = claims.claim(out, claims.reproduction(seeds, steps), resume=resume)
@@ -89,13 +114,14 @@ def reproduce(
         progress=second,
     )
     reproduction = Reproduction(
-        outcomes=measures.outcomes(rows, comparisons, swept),
+        outcomes=measures.outcomes(rows, comparisons, swept, fits),
         comparisons=tuple(comparisons),
         sweeps=tuple(swept),
         scenarios=tuple([scenario for scenario, _ in pairs]),
+        fits=fits,
     )
     if out is not None:
-        _write(out, reproduction)
+        _write(out, reproduction, findings)
     return reproduction
 
 
@@ -111,16 +137,16 @@ def _in_turn(
     )
 
 
-def _write(out: Path, reproduction: Reproduction) -> None:
+def _write(out: Path, reproduction: Reproduction, findings: Path | None) -> None:
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(outcome.as_dict() for outcome in reproduction.outcomes)
-    outcomes, seeds = reproduction.outcomes, len(reproduction.comparisons[0].seeds)
-    write_whole(out / "paper_rows.png", figures.paper_rows(outcomes, seeds))
-    write_whole(out / "utilisation.png", figures.utilisation(outcomes, seeds))
-    curves = figures.reward_curves(outcomes, reproduction.comparisons)
-    write_whole(out / "time_to_reward.png", curves)
+    pictures = _pictures(reproduction)
+    for name, picture in pictures.items():
+        write_whole(out / name, picture)
+    _write_report(out / "report", reproduction, pictures, findings)
+    outcomes = reproduction.outcomes
     text = readme(
         outcomes,
         reproduction.comparisons,
@@ -129,3 +155,36 @@ def _write(out: Path, reproduction: Reproduction) -> None:
     )
     write_whole(out / "README.md", text)
     write_whole(out / "paper_rows.csv", table.getvalue())
+
+
+def _pictures(reproduction: Reproduction) -> dict[str, bytes]:
+    """By file name."""
+    outcomes, comparisons = reproduction.outcomes, reproduction.comparisons
+    seeds = len(comparisons[0].seeds)
+    with canvas.style():
+        return {
+            "paper_rows.png": figures.paper_rows(outcomes, seeds),
+            "utilisation.png": figures.utilisation(outcomes, seeds),
+            "time_to_reward.png": figures.reward_curves(outcomes, comparisons),
+            "chunk_sweep.png": claim_figures.chunk_sweep(outcomes, reproduction.sweeps),
+            "fixed_or_dynamic_d.png": claim_figures.fixed_or_dynamic(outcomes),
+            "lateness.png": claim_figures.lateness(comparisons),
+            "two_nodes.png": claim_figures.two_nodes(outcomes, comparisons),
+        }
+
+
+def _write_report(
+    out: Path, reproduction: Reproduction, pictures: Mapping[str, bytes], findings: Path | None
+) -> None:
+    """The page as Markdown beside its pictures, and as one HTML file."""
+    found = [] if findings is None else read_findings(findings)
+    shown = dict(pictures)
+    for finding in found:
+        assert findings is not None
+        shown[finding["figure"]] = (findings / finding["figure"]).read_bytes()
+    text = report(reproduction.outcomes, reproduction.fits, registered_fit(), found)
+    out.mkdir(exist_ok=True)
+    for name, picture in shown.items():
+        write_whole(out / name, picture)
+    write_whole(out / "report.md", text)
+    write_whole(out / "index.html", as_html(text, shown))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import oppo_sim
+from oppo_sim.analysis.bars import bars, orderings
 from oppo_sim.analysis.compare import Comparison
-from oppo_sim.analysis.paper import Outcome, orderings
+from oppo_sim.analysis.paper import Outcome
 from oppo_sim.analysis.why import count, percent
 from oppo_sim.config import Scenario
 
@@ -16,11 +17,12 @@ COMMON = (
     "Reward by step is put in, not found: the rows R1 and R2 say that what was put in comes out, "
     "and M1 differs from T1 only by the noise of the reward, unless staleness is given a price "
     "(stale_penalty; its sign is the paper's, its size a guess).",
-    "Busy is the share of the wall time that a device works at all; weighted counts a device that "
-    "decodes by the rollouts that still run there, of the most that ran in that step. What the "
-    "paper's utilisation counts is not known to us: both are held against it.",
-    "Stand-ins (lengths above all) and efficiencies were chosen by hand by readers of the paper's "
-    "rows: no row here is a blind prediction.",
+    "Utilisation: a device that scores or trains counts in full, one that decodes and one that has "
+    "no rollout left before the batch is complete count as fitted to U1b, U1o and U2o. What the "
+    "paper's utilisation counts is not known to us.",
+    "Which rows are fitted and which are held out was frozen before the fit, by people who had "
+    "seen all of them: held out means not fitted, not blind. Which table of lengths stands in for "
+    "the paper's, its cap, and the largest D are part of the fit.",
     "The paper's minutes are as reported in public notes on the paper; which machine each row ran "
     "on is not known.",
 )
@@ -37,10 +39,10 @@ def readme(
         "# OPPO's results, simulated",
         "",
         "Every number under *simulated* comes from the simulator, none from a GPU. The role says "
-        "what a row may prove. *assumed*: the scenario's numbers were chosen by hand, with the "
-        "paper's rows in view, so agreement is no evidence; *fitted*: the scenario was fitted to "
-        "this row; *held_out*: the row was kept for checking; *scenario*: by a mechanism that the "
-        "scenario states, not a prediction.",
+        "what a row may prove. *fitted*: the scenario was fitted to this row; *held_out*: the row "
+        "was kept for checking; *assumed*: what comes out was put in; *scenario*: by a mechanism "
+        "that the scenario states, not a prediction. The null model is what the paper's other rows "
+        "would let one expect without a simulator.",
         "",
         *_table(outcomes),
         "",
@@ -48,9 +50,10 @@ def readme(
             f"- {text}: {'holds' if holds else 'DOES NOT HOLD'} (means over the seeds)"
             for text, holds in orderings(outcomes)
         ),
+        *(f"- {text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in bars(outcomes)),
         "",
         "![paper and simulation](paper_rows.png)",
-        "![busy and weighted share of the GPUs](utilisation.png)",
+        "![utilisation of the GPUs](utilisation.png)",
         "![reward over time](time_to_reward.png)",
         "",
         "## Why",
@@ -93,8 +96,8 @@ def _conditions(comparison: Comparison) -> str:
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
-        "| id | quantity | paper | simulated | 95 % interval | error | role |",
-        "|---|---|---|---|---|---|---|",
+        "| id | quantity | paper | simulated | 80 % interval | error | null model's error | role |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for outcome in outcomes:
         row = outcome.row

@@ -32,10 +32,10 @@ def calibrate(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="LOG|RUN",
+            metavar="LOG|RUN|paper",
             help="A log of verl or DeepSpeed-Chat (.csv, .jsonl, or .log as printed), a run folder "
             "with spans, or a shipped log: verl-gpg-qwen2-7b-math, "
-            "verl-gpg-qwen2-7b-math-megatron, deepspeed-chat-opt-1.3b.",
+            "verl-gpg-qwen2-7b-math-megatron, deepspeed-chat-opt-1.3b. paper: the paper's rows.",
         ),
     ],
     fit_share: Annotated[
@@ -58,6 +58,8 @@ def calibrate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     out: console.Out = None,
+    jobs: console.Jobs = None,
+    resume: console.Resume = False,
     as_json: console.AsJson = False,
 ) -> None:
     """Fit what stages cost, and say how well that predicts steps it has not seen.
@@ -71,6 +73,7 @@ def calibrate(
       oppo calibrate verl-gpg-qwen2-7b-math-megatron       a public log
       oppo calibrate my.log --batch 1024 --out fitted      costs.toml, scenario.toml
       oppo compare fitted/scenario.toml --schedules trl,oppo
+      oppo calibrate paper --out fitted                    the shipped fits again: half an hour
 
     With --out: calibration.json (every number with its role, fitted or held_out), costs.toml for
     the [costs] of a scenario, scenario.toml around it. The costs of a log are those of a sequential
@@ -78,6 +81,12 @@ def calibrate(
     """
     from oppo_sim.runs import claim_folder
 
+    if target == "paper":
+        _paper(out, resume, jobs, as_json)
+        return
+    for option, given in (("--resume", resume), ("--jobs", jobs is not None)):
+        if given:
+            raise ValueError(f"{option} goes with `oppo calibrate paper`: leave it out")
     path = Path(target)
     if path.is_dir() and batch is not None:
         raise ValueError(f"--batch {batch}: goes with a log; a run folder says its own")
@@ -91,12 +100,50 @@ def calibrate(
         _log(target, asked, batch, lanes, out, as_json)
 
 
+def _paper(out: Path | None, resume: bool, jobs: int | None, as_json: bool) -> None:
+    """The shipped fits, or with a folder the same anew."""
+    from dataclasses import asdict
+
+    from oppo_sim.analysis.fits import shipped_fits
+    from oppo_sim.analysis.parts import cores
+    from oppo_sim.calibration.protocol import shipped_protocol
+    from oppo_sim.calibration.refit import refit
+    from oppo_sim.cli.tables import fits_table
+
+    console.need_out(out, resume=resume)
+    protocol = shipped_protocol()
+    if out is None:
+        fits = shipped_fits()
+    else:
+        with console.Meter("fitting the paper's rows", "candidates") as meter:
+            fits = refit(protocol, out, resume=resume, jobs=jobs or cores(), progress=meter)
+    if as_json:
+        console.emit({name: [asdict(c) for c in fit.candidates] for name, fit in fits.items()})
+        return
+    for stage in protocol.stages:
+        fit = fits[stage.name]
+        rows = {
+            "fitted": [row.id for row in stage.fitted],
+            "held out": [row.id for row in stage.holds_out],
+        }
+        console.show(
+            f"\n{stage.about}: {len(fit.accepted)} of {len(fit.candidates)} candidates accepted; "
+            + "; ".join(f"{role}: {', '.join(ids)}" for role, ids in rows.items()),
+            fits_table(fit, stage.fitted + stage.holds_out, console.width()),
+        )
+    if out is not None:
+        console.show(f"\nWritten to {out}: candidates as CSV, scenarios as TOML.")
+    else:
+        console.show("\nThese are shipped; --out DIR fits them again.")
+
+
 def _refuse_unknown(target: str) -> None:
     from oppo_sim.calibration.shipped import shipped_logs
 
     if not Path(target).exists() and target not in shipped_logs():
         raise ValueError(
-            f"{target}: no such log or run folder; the shipped logs are {', '.join(shipped_logs())}"
+            f"{target}: no such log or run folder; the shipped logs are "
+            f"{', '.join(shipped_logs())}; `paper` fits the paper's rows"
         )
 
 

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from oppo_sim.analysis.compare import Comparison
+from oppo_sim.analysis.fits import Fit
 from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.metrics import Metrics
-from oppo_sim.analysis.paper import Outcome
+from oppo_sim.analysis.paper import Outcome, PaperRow
 from oppo_sim.analysis.why import average_key, percent, plain
 from oppo_sim.cli.narrow import fits
 
@@ -94,18 +95,51 @@ def comparison_table(comparison: Comparison, width: int = 80) -> Table:
 
 def paper_table(outcomes: Sequence[Outcome], width: int = 80) -> Table:
     """The paper's rows next to the simulated ones."""
-    papers, simulated, intervals, errors = zip(*(o.cells() for o in outcomes), strict=True)
+    papers, simulated, intervals, errors, nulls = zip(*(o.cells() for o in outcomes), strict=True)
     rows = [outcome.row for outcome in outcomes]
     columns = [
         Column("id", [row.id for row in rows]),
         Column("quantity", [row.quantity for row in rows], is_text=True),
         Column("paper", papers),
         Column("simulated", simulated),
-        Column("95 % interval", intervals, drop=2),
-        Column("error", errors, drop=1),
+        Column("80 % interval", intervals, drop=3),
+        Column("error", errors, drop=2),
+        Column("null", nulls, drop=1),
         Column("role", [row.role for row in rows]),
     ]
     return _fitting(columns, width)
+
+
+def fits_table(fit: Fit, rows: Sequence[PaperRow], width: int = 80) -> Table:
+    """The shown candidate, the range of the accepted ones, and each row's value with both."""
+    shown, accepted = fit.shown, fit.accepted
+    names = ("train_mfu", "prefill_mfu", "decode_counts", "wait_counts")
+    own = [(name, getattr(shown, name)) for name in names]
+    lines = [
+        ("lengths", shown.lengths, f"{len({c.lengths for c in accepted})} tables", ""),
+        ("max_response_tokens", str(shown.max_response_tokens),
+         _range([c.max_response_tokens for c in accepted]), ""),
+        ("most", str(shown.most), _range([c.most for c in accepted]), ""),
+        *(
+            (name, f"{value:.3f}", _range([getattr(c, name) for c in accepted]), "")
+            for name, value in own
+            if value is not None
+        ),
+        *(
+            (row.id, f"{shown.values[row.id]:.3f}",
+             _range([c.values[row.id] for c in accepted]), row.shown(row.paper))
+            for row in rows
+        ),
+    ]  # fmt: skip
+    titles = ("", "shown", "all accepted", "paper")
+    columns = [
+        Column(title, cells) for title, cells in zip(titles, zip(*lines, strict=True), strict=True)
+    ]
+    return _fitting(columns, width)
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.3g} to {max(values):.3g}"
 
 
 NARROWEST = 10  # of a text that wraps

@@ -20,6 +20,7 @@ STEPS, LEAST_STEPS, BURN_IN, SEED = 4000, 250, 50, 20_250_925
 LENGTHS = 4_000_000  # drawn at most: large batches average over themselves, and need fewer steps
 BINDING = 0.005  # a smaller share at the cap is an exception; of 112 rollouts, one in two batches
 POINTS = 1 << 17
+_POINTS = (np.arange(POINTS) + 0.5) / POINTS
 
 
 class Drawn(Protocol):
@@ -64,15 +65,18 @@ def tail(
     if overcommits is None:
         overcommits = tuple(dict.fromkeys(max(1, round(share * batch)) for share in OVERCOMMITS))
     cap = ENDLESS if cap_tokens is None else whole("cap_tokens", cap_tokens)
-    u = (np.arange(POINTS) + 0.5) / POINTS
-    raw = lengths.ppf(u)
-    mean = float(np.minimum(raw, cap).mean())
-    longest = float(np.minimum(lengths.ppf(u ** (1 / batch)), cap).mean())
+    mean, longest = mean_and_longest(lengths, batch, cap)
     gains = {}
     for d in overcommits:
         least = mean * batch / (batch + d)  # what a sample has below it is chance
         gains[d] = longest / max(least, generation_tokens(lengths, batch, d, cap))
-    return Tail(batch, mean, longest, float((raw >= cap).mean()), gains)
+    return Tail(batch, mean, longest, float((lengths.ppf(_POINTS) >= cap).mean()), gains)
+
+
+def mean_and_longest(lengths: Drawn, batch: int, cap_tokens: int) -> tuple[float, float]:
+    """The mean of a response, and of the longest of a batch, both cut at the cap."""
+    mean = float(np.minimum(lengths.ppf(_POINTS), cap_tokens).mean())
+    return mean, float(np.minimum(lengths.ppf(_POINTS ** (1 / batch)), cap_tokens).mean())
 
 
 def generation_tokens(
@@ -87,7 +91,7 @@ def generation_tokens(
     if steps is None:
         steps = min(STEPS, max(LEAST_STEPS, LENGTHS // batch))
     rng = np.random.Generator(np.random.Philox(SEED))
-    likely = np.minimum(lengths.ppf((np.arange(POINTS) + 0.5) / POINTS), cap_tokens)
+    likely = np.minimum(lengths.ppf(_POINTS), cap_tokens)
     total, carried = 0, likely[rng.integers(POINTS, size=overcommit)]  # the first admits B + D
     for step in range(BURN_IN + steps):
         drawn = likely[rng.integers(POINTS, size=batch)]

@@ -8,11 +8,14 @@ import pytest
 
 from oppo_sim.analysis import measures
 from oppo_sim.analysis.compare import Comparison, Standing
+from oppo_sim.analysis.fits import Fit
 from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.metrics import Metrics, summarise
 from oppo_sim.analysis.paper import PaperRow, paper_rows
+from oppo_sim.analysis.spent import Spent
 from oppo_sim.analysis.time_to_reward import RewardRun
 from oppo_sim.policies import CATALOG
+from tests.calibration.test_rows import candidate
 from tests.steps import step
 
 HOUR = 3600.0
@@ -35,6 +38,7 @@ def standing(name: str, step_s: tuple[float, ...], first_s: tuple[float, ...]) -
                 for s in step_s
             ]
         ),
+        spent=tuple([Spent(0.4, 0.2, 0.1, 0.3) for _ in step_s]),
     )
 
 
@@ -60,16 +64,19 @@ def row(measure: str, at: str = "", schedule: str = "oppo") -> PaperRow:
         at=at,
         paper=None,
         role="assumed",
+        null="",
         source="",
     )
 
 
+COUNTS = candidate(decode_counts=0.5, wait_counts=0.25, values={})
+FITS = {"chat": Fit("chat", (COUNTS,))}
 HERE = comparison("s", ("trl", (40.0, 40.0)), ("oppo", (20.0, 20.0)))
 THERE = comparison("elsewhere", ("trl", (100.0, 100.0)), ("oppo", (50.0, 50.0)))
 
 
 def value(of: PaperRow, *found: Comparison, swept: tuple[Comparison, ...] = ()) -> Mean | None:
-    (outcome,) = measures.outcomes([of], found, swept)
+    (outcome,) = measures.outcomes([of], found, swept, FITS)
     return outcome.simulated
 
 
@@ -84,7 +91,7 @@ def test_minutes_to_a_reward_are_a_ratio_and_unknown_where_a_run_ends_first() ->
 
 
 def test_devices_lateness_and_reward() -> None:
-    assert value(row("busy"), HERE) == pytest.approx(((6 + 3) / 2 / 20,) * 3)
+    assert value(row("utilisation"), HERE) == pytest.approx((0.5 * 0.4 + 0.25 * 0.2 + 0.4,) * 3)
     late = [value(row("late", at=at), HERE) for at in ("0", "1", "2")]
     assert [found and found.mean for found in late] == [0.25, 0.5, 0.25]
     assert value(row("reward", at="30"), HERE) == pytest.approx((2.95,) * 3)  # steps 20 to 39
@@ -103,10 +110,11 @@ def test_the_fastest_chunk_with_those_that_are_level() -> None:
 
 def test_the_shipped_rows_ask_for_what_they_need() -> None:
     rows = paper_rows()
-    pairs = {scenario.name: [s.name for s in own] for scenario, own in measures.pairs(rows)}
-    assert pairs["stackexchange-7b"] == ["trl", "intra", "inter", "oppo"]
+    pairs = {scenario.name: [s.name for s in own] for scenario, own in measures.pairs(rows, {})}
+    others = ["areal", "oppo-d4", "oppo-d8"]
+    assert pairs["stackexchange-7b"] == ["trl", "intra", "inter", "oppo", *others]
     assert pairs["two-node-a100"] == pairs["two-node-a100-gather"] == ["trl", "oppo"]
-    sweeps = measures.sweeps(rows)
+    sweeps = measures.sweeps(rows, {})
     assert [len(schedules) for _, schedules in sweeps] == [len(measures.CHUNKS)] * 2
     assert sweeps[0][1][0].name == "intra-chunk-50"
     assert measures.runs(sweeps, range(2)) == 2 * 2 * len(measures.CHUNKS)

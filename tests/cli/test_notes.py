@@ -51,10 +51,10 @@ def test_run_and_compare_say_what_takes_turns(oppo: Oppo) -> None:
 def test_train_says_the_same_but_draws_no_lengths(
     oppo: Oppo, long: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing() -> None:
+    def nothing(name: str, what: str) -> None:
         raise ValueError("not here")
 
-    monkeypatch.setattr(train, "_real", nothing)
+    monkeypatch.setattr(train, "real_module", nothing)
     example = Path(__file__).parents[2] / "experiments/configs/real/even-tokens.toml"
     own = ("--set", f"workload.lengths={long}", "--out", tmp_path / "run")
     chunk = ("--set", "schedule.chunk=16")

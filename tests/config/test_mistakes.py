@@ -112,8 +112,21 @@ def test_a_mistake_is_one_line_that_names_field_value_and_remedy(
         ("models.on_scorer", ["critic"], ["on_scorer", "must have 'reward'"]),
         ("models.on_scorer", ["judge"], ["models.on_scorer[0] = 'judge'"]),
         ("models.on_scorer", ["reward", "reward"], ["twice"]),
-        ("models.critic", "none", ["on_scorer names critic", "critic = 'none'"]),
-        ("models.reward", "rule", ["on_scorer names reward", "reward = 'rule'"]),
+        (
+            "models",
+            {
+                "actor": "Qwen2.5-7B",
+                "reward": "Qwen2.5-7B",
+                "critic": "none",
+                "on_scorer": ["reward", "critic"],
+            },
+            ["on_scorer names critic", "critic = 'none'"],
+        ),
+        (
+            "models",
+            {"actor": "Qwen2.5-7B", "reward": "rule", "on_scorer": ["reward"]},
+            ["on_scorer names reward", "reward = 'rule'"],
+        ),
         ("costs.efficiency.train_mfu", 1.5, ["costs.efficiency.train_mfu = 1.5", "at most 1"]),
         ("costs.engine.fixed", 1, ["costs.engine: unknown key", "did you mean 'fixed_s'"]),
         ("costs.training.padded", 1, ["costs.training.padded = 1", "true or false"]),

@@ -328,24 +328,15 @@ def test_what_failed_is_said() -> None:
 
 
 def test_a_dry_lane_hands_over_when_a_round_ends_elsewhere() -> None:
-    """Lanes decode the same rounds side by side; who is done early does not miss the round's end."""
+    """Lanes decode their rounds side by side; who is done early does not miss the end of one."""
     lanes = (A, B, SCORER, SHARED)
     story = Story(replace(PAIR, batch=4, chunk=4, scoring="chunk"), *lanes)
     story.tell()
     assert story.tell(finished(0, 1, lane="a")) == []
     assert story.tell(finished(2, 2, lane="a")) == []  # a is dry, inside the round
     assert story.tell(finished(1, 3, lane="b")) == []  # b is not
-    assert story.tell(Emitted(4.0, "b", ((3, 4),))) == [
-        Score(
-            "s",
-            (
-                Chunk(0, 0, 1, True),
-                Chunk(2, 0, 2, True),
-                Chunk(1, 0, 3, True),
-                Chunk(3, 0, 4, False),
-            ),
-        )
-    ]
+    sent = Chunk(0, 0, 1, True), Chunk(2, 0, 2, True), Chunk(1, 0, 3, True), Chunk(3, 0, 4, False)
+    assert story.tell(Emitted(4.0, "b", ((3, 4),))) == [Score("s", sent)]
 
 
 def test_a_running_lane_hands_over_at_its_own_rounds_end() -> None:

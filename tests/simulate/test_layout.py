@@ -90,7 +90,8 @@ def test_memory_is_what_the_card_weights_and_training_leave() -> None:
         return found
 
     alone = tokens(**{"cluster.actors": 4, "cluster.trainer_devices": 3})
-    assert alone > tokens() > tokens(**{"models.on_scorer": ["reward"]})
+    scorers = {"models.on_scorer": ["reward", "reference", "critic"]}
+    assert alone > tokens(**scorers) > tokens()  # reference and critic run where it trains
     assert tokens(**{"cluster.actors": 3, "cluster.devices_per_actor": 2}) > tokens()
     shared = {"cluster.placement": "colocated", "cluster.contention": SHARED}
     assert tokens(**shared) < tokens()

@@ -53,10 +53,14 @@ def test_a_file_may_be_replayed_in_order(folder: Path) -> None:
 
 
 def test_prompts_of_the_lengths_bound_the_memory_of_a_rollout() -> None:
-    gsm8k = load_scenario("gsm8k-7b", {"workload.max_prompt_tokens": 300})
-    assert limits(gsm8k) == (300, 2048)
+    own = {
+        "workload.lengths": "gsm8k_Qwen2-7B-Instruct_greedy",
+        "workload.prompt_tokens": None,
+        "workload.max_prompt_tokens": 300,
+    }
+    assert limits(load_scenario("gsm8k-7b", own)) == (300, 2048)
     with pytest.raises(ConfigError, match=r"max_prompt_tokens = 200: the longest prompt has 285"):
-        limits(load_scenario("gsm8k-7b", {"workload.max_prompt_tokens": 200}))
+        limits(load_scenario("gsm8k-7b", {**own, "workload.max_prompt_tokens": 200}))
     assert limits(load_scenario("tiny")) == (20, 400)
 
 

@@ -57,7 +57,9 @@ def test_constant_numbers_arrive() -> None:
 
 
 def test_roofline_has_the_models_where_the_scenario_puts_them() -> None:
-    priced = costs(load_scenario("stackexchange-3b"))
+    hosts = {"models.on_scorer": ["reward", "reference", "critic"]}
+    efficiency = {"costs.efficiency": {"prefill_mfu": 0.125, "train_mfu": 0.30}}
+    priced = costs(load_scenario("stackexchange-3b", {**hosts, **efficiency}))
     assert isinstance(priced, Roofline)
     assert [(h.model.name, h.head) for h in priced.scorer.models] == [
         ("Qwen2.5-7B", "scalar"),
@@ -88,6 +90,7 @@ def test_an_engine_may_be_changed_and_a_reward_may_answer() -> None:
             {
                 "costs.engine": {"base": "vllm", "fixed_s": 0.084},
                 "models.reward_answer_tokens": 50,
+                "models.on_scorer": ["reward", "reference", "critic"],
             },
         )
     )
