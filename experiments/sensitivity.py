@@ -104,9 +104,8 @@ def reach(sides: tuple[float, float], base: float) -> float:
 def _draw(ordered: list[Input], sides: Mapping[str, tuple[float, float]], base: float) -> Figure:
     figure, axes = chart.panels(1, width=7.0, height=1.2 + 0.42 * len(ordered))
     for place, one in enumerate(reversed(ordered)):
-        for side, (label, _), colour in zip(
-            sides[one.name], (one.low, one.high), chart.COLOURS, strict=False
-        ):
+        bars = list(zip(sides[one.name], (one.low, one.high), chart.COLOURS, strict=False))
+        for side, (label, _), colour in sorted(bars, key=lambda bar: -abs(bar[0] - base)):
             axes.barh(place, side - base, left=base, height=0.6, color=colour)
             away = side >= base
             axes.annotate(

@@ -17,7 +17,7 @@ from oppo_sim.analysis.why import count
 
 def paper_rows(outcomes: Sequence[Outcome], seeds: int) -> bytes:
     """The paper's speed-ups next to the simulated ones, scenario by scenario, as a PNG."""
-    shown = by_scenario(_about("speedup", outcomes))
+    shown = by_scenario([o for o in _about("speedup", outcomes) if o.row.paper is not None])
     figure, axes = _bars_of({"simulated": shown}, seeds)
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_ylabel("speed-up over TRL (x)")

@@ -116,10 +116,10 @@ def fits_table(fit: Fit, rows: Sequence[PaperRow], width: int = 80) -> Table:
     names = ("train_mfu", "prefill_mfu", "decode_counts", "wait_counts")
     own = [(name, getattr(shown, name)) for name in names]
     lines = [
-        ("lengths", shown.lengths, f"{len({c.lengths for c in accepted})} tables", ""),
-        ("max_response_tokens", str(shown.max_response_tokens),
+        ("lengths", *_tables(fit), ""),
+        ("cap", str(shown.max_response_tokens),
          _range([c.max_response_tokens for c in accepted]), ""),
-        ("most", str(shown.most), _range([c.most for c in accepted]), ""),
+        ("largest D", str(shown.most), _range([c.most for c in accepted]), ""),
         *(
             (name, f"{value:.3f}", _range([getattr(c, name) for c in accepted]), "")
             for name, value in own
@@ -138,8 +138,20 @@ def fits_table(fit: Fit, rows: Sequence[PaperRow], width: int = 80) -> Table:
     return _fitting(columns, width)
 
 
+def _tables(fit: Fit) -> tuple[str, str]:
+    """The shown table without what all names begin with, and how many there are."""
+    names = {candidate.lengths for candidate in fit.accepted}
+    count = f"{len(names)} table{'s' if len(names) > 1 else ''}"
+    return fit.shown.lengths.removeprefix("alpacaeval_"), count
+
+
 def _range(values: Sequence[float]) -> str:
-    return f"{min(values):.3g} to {max(values):.3g}"
+    low, high = (f"{end:,}" if isinstance(end, int) else f"{end:.3f}" for end in _ends(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
 
 
 NARROWEST = 10  # of a text that wraps
