@@ -96,3 +96,26 @@ def test_mistakes_are_refused_in_one_line(refused: Refused, run: Path, tmp_path:
     (tmp_path / "lengths.csv").write_text("response_tokens\n5\n")
     assert "needed are verl: response_length/mean" in refused("calibrate", tmp_path / "lengths.csv")
     assert "not a run folder" in refused("calibrate", tmp_path)
+
+
+def test_the_papers_fits_are_shown_with_their_roles(oppo: Oppo) -> None:
+    code, out, _ = oppo("calibrate", "paper")
+    assert code == 0
+    for words in ("32 of 134 candidates", "fitted: U1b, A1, A2, U1o, U2o", "held out: T1d, U3o"):
+        assert words in " ".join(out.split())
+    document = json.loads(oppo("calibrate", "paper", "--json").out)
+    assert len(document["chat"]) == 134
+    assert {"lengths", "train_mfu", "accepted", "values"} <= document["chat"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("paper --resume", "--resume needs --out DIR"),
+        ("verl-gpg-qwen2-7b-math --jobs 2", "--jobs goes with `oppo calibrate paper`"),
+    ],
+)
+def test_options_of_the_papers_fit_go_with_it(oppo: Oppo, arguments: str, said: str) -> None:
+    code, _, err = oppo("calibrate", *arguments.split())
+    assert code == 2
+    assert said in err
