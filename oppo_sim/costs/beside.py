@@ -28,7 +28,8 @@ class Beside:
 
     @classmethod
     def of(cls, table: Measurements, decode: DecodeLaw, forwards: Forwards) -> Beside:
-        """Nothing is taken to be faster beside something else. The laws have the table's scale."""
+        """Ratios may be below 1: two lanes side by side have a thread each, which small calls like
+        better than the two of a lane alone. The laws have the table's scale."""
         found = {}
         for task in BESIDE:
             ratios: dict[int, list[float]] = defaultdict(list)
@@ -37,7 +38,7 @@ class Beside:
                 size = row.batch if kind == "decode" else row.tokens
                 ratios[size].append(row.seconds / _alone_s(kind, row, decode, forwards))
             if ratios:
-                found[task] = tuple([(n, max(1.0, fmean(ratios[n]))) for n in sorted(ratios)])
+                found[task] = tuple([(n, fmean(ratios[n])) for n in sorted(ratios)])
         return cls(found)
 
     def ratio(self, kind: str, other: str, size: int) -> float | None:
@@ -57,10 +58,12 @@ class Beside:
 
     @property
     def stretches(self) -> dict[str, float]:
-        """As `cluster.contention` has them: the median over sizes."""
+        """As `cluster.contention` has them: the median over sizes, at least 1."""
         short = {"decode+score": "decode_stretch", "score+decode": "score_stretch"}
         return {
-            short.get(task, f"{task.replace('+', '_')}_stretch"): median([r for _, r in points])
+            short.get(task, f"{task.replace('+', '_')}_stretch"): max(
+                1.0, median([ratio for _, ratio in points])
+            )
             for task, points in self.points.items()
         }
 
