@@ -1,6 +1,5 @@
 """What the root files promise about each other."""
 
-import json
 import re
 import subprocess
 import tomllib
@@ -79,10 +78,3 @@ def test_no_tracked_file_names_a_folder_of_somebodys_machine() -> None:
         text = file.read_bytes().decode("utf-8", errors="replace")
         named += [f"{file.relative_to(ROOT)}: {m.group()}" for m in elsewhere.finditer(text)]
     assert not named
-
-
-def test_notebooks_hold_no_outputs() -> None:
-    for file in tracked_files():
-        if file.suffix == ".ipynb":
-            cells = json.loads(file.read_text())["cells"]
-            assert not any(cell.get("outputs") for cell in cells), file.name
