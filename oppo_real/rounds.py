@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median_low
 
 from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
+from oppo_real.profile.busy import Busy
 from oppo_real.profile.identity import identity
 from oppo_sim.config import Scenario
 from oppo_sim.engine import State, run
@@ -24,6 +23,8 @@ from oppo_sim.workload.loads import workload
 
 LENGTHS = "lengths.csv"  # response_tokens and prompt_tokens of rollout 0, 1, 2 ...
 MACHINE = "machine.json"  # what it ran on, and how much of that others took meanwhile
+CROWDED = 0.05  # of the machine, taken by other processes: then a run is timed again
+TRIES = 3
 BEYOND = 4  # batches of lengths beyond what was admitted: a simulation may admit a little more
 
 
@@ -62,7 +63,7 @@ def timed_run(
         state = State(schedule, on.backend.lanes(), on.limits)
         with RunJournal(out, header) as journal:
             recorder = SpanRecorder(on.backend.lanes(), journal.span)
-            busy = _Busy()
+            busy = Busy()
             for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
                 lengths |= zip(record.trained, record.tokens, strict=True)
                 journal.step(record)
@@ -71,6 +72,22 @@ def timed_run(
         about = {**identity(scenario, on.models), "elsewhere": elsewhere}
         write_whole(out / MACHINE, json.dumps(about, indent=2) + "\n")
         write_whole(out / LENGTHS, _lengths(scenario, schedule, header.seed, on, state, lengths))
+
+
+def undisturbed(
+    scenario: Scenario, schedule: Schedule, header: Header, out: Path
+) -> tuple[float, float]:
+    """A `timed_run` during which others left the machine alone, or the last of a few tries.
+
+    Mean seconds of a step, and the share of the machine that others took.
+    """
+    for _ in range(TRIES):
+        shutil.rmtree(out, ignore_errors=True)
+        seconds = [record.seconds for record in timed_run(scenario, schedule, header, out)]
+        elsewhere = float(json.loads((out / MACHINE).read_bytes())["elsewhere"])
+        if elsewhere <= CROWDED:
+            break
+    return sum(seconds) / len(seconds), elsewhere
 
 
 def _lengths(
@@ -95,28 +112,3 @@ def _lengths(
         ]
     lines = [f"{r},{len(on.backend.store.prompt(n))}\n" for n, r in enumerate(responses)]
     return "response_tokens,prompt_tokens\n" + "".join(lines)
-
-
-class _Busy:
-    """What the machine's cores do, from now on."""
-
-    def __init__(self) -> None:
-        self._began = self._now()
-
-    def elsewhere(self) -> float:
-        """The share of all cores that other processes took; 0 where the system does not tell."""
-        wall, own, all_of_it = (b - a for a, b in zip(self._began, self._now(), strict=True))
-        return max(0.0, all_of_it - own) / (wall * (os.cpu_count() or 1))
-
-    def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), time.process_time(), _busy_s()
-
-
-def _busy_s() -> float:
-    """CPU seconds that the whole machine has worked."""
-    try:
-        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    except OSError:
-        return 0.0
-    user, nice, system, _, _, irq, softirq, *_ = map(int, ticks)
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from oppo_real.build import real_of
 from oppo_real.errors import ModelError
 from oppo_real.networks.loading import load_models
 from oppo_real.profile.beside import beside_rows
+from oppo_real.profile.busy import Busy
 from oppo_real.profile.identity import identity
 from oppo_real.profile.lanes import Subjects, subjects
 from oppo_real.profile.plan import Plan, plan_of
@@ -64,13 +65,14 @@ def profile(
             f"{scenario.file}: real.workers = 'inline': its lanes take turns on one thread, which "
             "no cost table describes; set it to 'threads'"
         )
-    began_s = time.monotonic()
+    began_s, busy = time.monotonic(), Busy()
     on = subjects(scenario, scenario.seed)
     try:
         plan = plan_of(scenario, schedules, on.limits)
         news = latency()
         found = [*_rows(on, plan, budget_s, progress), sync_row(on, news), *handoff_rows(news)]
         said = _header(scenario, on, plan, found, news)
+        said["elsewhere"] = f"{busy.elsewhere():.1%} of the machine, taken by other processes"
     finally:
         on.close()
     rows = tuple([row for row, _ in found])
@@ -110,7 +112,7 @@ def _header(
     plan: Plan,
     found: Sequence[tuple[Row, Timing]],
     news: Timing,
-) -> Mapping[str, str]:
+) -> dict[str, str]:
     here = identity(scenario, on.build.models)
     worst = max(timing.error for _, timing in found)
     return {

@@ -63,7 +63,8 @@ def validate(
     Costs are measured task by task (`oppo profile`), never on the runs. Schedules take turns for
     some rounds; then each run is simulated with the lengths that it had, and with lengths drawn
     from the law that fits them. Errors are by command, stage, step and run, of speed-ups and of
-    the ranking, beside how much the machine differs from itself, with a grade:
+    the ranking, beside how much the machine differs from itself, with a grade. A run during which
+    other processes took more than 5 % of the machine is timed again, twice at most:
 
     \b
       grade   median |error| of a step   worst schedule   speed-ups   tau
@@ -151,12 +152,11 @@ def _run(
         folder = out / RUNS / f"{name}-{repeat}"
         if rounds.is_done(folder, header):
             continue
-        total = 0.0
-        for record in rounds.timed_run(loaded, chosen[name], header, folder):
-            total += record.seconds
+        seconds, elsewhere = rounds.undisturbed(loaded, chosen[name], header, folder)
+        words = f", {elsewhere:.0%} of the machine taken by others" if elsewhere > 0.01 else ""
         print(
-            f"{loaded.name}: {name}, round {repeat + 1} of {repeats}: "
-            f"{total / header.steps:.2f} s per step",
+            f"{loaded.name}: {name}, round {repeat + 1} of {repeats}: {seconds:.2f} s per step"
+            f"{words}",
             file=sys.stderr,
             flush=True,
         )
