@@ -23,8 +23,10 @@ reproduce: $(STAMPS)/core  ## simulate the rows of the paper into OUT (no torch)
 figures: $(STAMPS)/core  ## every experiment: a figure, a table and a finding each, into reports/experiments
 	$(BIN)/python -m experiments
 
-bench: $(STAMPS)/core  ## PPO steps per second of the simulator
+bench: $(STAMPS)/dev  ## PPO steps per second of the simulator, and whether it is slower than it was
 	$(BIN)/oppo bench --suite sim
+	$(BIN)/python -m pytest -n 0 tests/bench/bench_sim.py --benchmark-enable \
+	  --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
 test: $(STAMPS)/dev  ## install what the tests need, torch included, and run them all
 	$(BIN)/python -m pytest -n $(JOBS)

@@ -77,7 +77,7 @@ def bench_sim(
     timeouts_per_s: list[float] = []
     means: dict[str, float] = {}
     for number in range(rounds):
-        timeouts_per_s.append(TIMEOUTS / _cpu_s(_bare_timeouts))
+        timeouts_per_s.append(TIMEOUTS / _cpu_s(bare_timeouts))
         for name, schedule in schedules.items():
 
             def run(name: str = name, schedule: Schedule = schedule) -> None:
@@ -109,7 +109,7 @@ def _cpu_s(work: Callable[[], None]) -> float:
     return process_time() - began
 
 
-def _bare_timeouts() -> None:
+def bare_timeouts() -> None:
     """One process that does nothing but `yield env.timeout(1)`: SimPy's own pace."""
     env = simpy.Environment()
 
