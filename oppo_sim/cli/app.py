@@ -24,6 +24,7 @@ from oppo_sim.cli import (
     profile,
     reproduce,
     run,
+    search,
     sweep,
     trace,
     train,
@@ -38,12 +39,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text, wrapped at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 1 points of a sweep failed, 2 a "
-    "mistake in what was asked, 130 interrupted, 143 terminated.",
+    epilog="`oppo COMMAND --help` says more. Exit codes: 0 done, 1 points of a sweep failed or a "
+    "search found none, 2 a mistake in what was asked, 130 interrupted, 143 terminated.",
 )
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
+app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
 app.command("train")(train.train)
 app.command("trace")(trace.trace)

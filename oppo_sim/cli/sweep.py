@@ -75,7 +75,7 @@ def sweep(
         raise ValueError(f"--address {address}: only --backend ray and dask have one")
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
     loaded = load_sweep(file, overrides=overrides, steps=steps, seeds=seeds)
-    notes.say(_remarks(loaded))
+    remark(loaded)
     if out is not None:
         from oppo_sim.search import folder
 
@@ -83,7 +83,7 @@ def sweep(
         if keep_runs:
             runs = (out / folder.RUNS).resolve()
             loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
-    with _or_temporary(out) as place:
+    with or_temporary(out) as place:
         summary = _run(loaded, place, jobs, backend, address)
     if as_json:
         console.emit({**summary.as_dict(loaded), "results": None if out is None else str(out)})
@@ -92,24 +92,24 @@ def sweep(
     return SOME_FAILED if summary.failed else None
 
 
-def _remarks(of: Sweep) -> list[str]:
-    """Of the first values of all axes, if they go together."""
+def remark(of: Sweep) -> None:
+    """On the first values of all axes, if they go together."""
     from oppo_sim.simulate import remarks
 
     first = {axis.path: axis.listed()[0] for axis in of.axes}
     try:
         scenario, schedule = of.problem.built("point", first)
-        return remarks(scenario, [schedule])
     except ValueError:
-        return []
+        return
+    notes.say(remarks(scenario, [schedule]))
 
 
 @contextmanager
-def _or_temporary(out: Path | None) -> Iterator[Path]:
+def or_temporary(out: Path | None) -> Iterator[Path]:
     if out is not None:
         yield out
         return
-    with TemporaryDirectory(prefix="oppo-sweep-") as made:
+    with TemporaryDirectory(prefix="oppo-points-") as made:
         yield Path(made)
 
 
@@ -153,7 +153,7 @@ def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:
         "Every number is simulated.",
     )
     if summary.best:
-        console.show(_table(loaded, summary.best))
+        console.show(points_table(loaded, summary.best))
         base = loaded.problem.baseline
         said = f"speed-up: over {base}; ±: half of the 95 % interval over the seeds, paired."
         console.show(said if base else "±: half of the 95 % interval over the seeds.")
@@ -166,7 +166,8 @@ def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:
         console.show(f"\nWritten to {out / PARQUET}, and the same as CSV.")
 
 
-def _table(loaded: Sweep, best: list[Result]) -> Any:
+def points_table(loaded: Sweep, best: list[Result]) -> Any:
+    """Points in the order in which they come."""
     from rich.box import SIMPLE
     from rich.table import Table
 

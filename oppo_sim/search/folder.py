@@ -18,10 +18,10 @@ def claim(out: Path, sweep: Sweep, *, resume: bool, keep_runs: bool) -> None:
 
     RunError names the first thing in which they differ; seeds may be added.
     """
-    claims.claim(out, _header(sweep, keep_runs), resume=resume)
+    claims.claim(out, header(sweep, keep_runs), resume=resume)
 
 
-def _header(sweep: Sweep, keep_runs: bool) -> dict[str, Any]:
+def header(sweep: Sweep, keep_runs: bool = False) -> dict[str, Any]:
     """All that its numbers depend on, the files of user and package included."""
     problem, seeds = sweep.problem, sweep.seeds
     lists = [axis.document() for axis in sweep.axes]
@@ -50,7 +50,7 @@ def _header(sweep: Sweep, keep_runs: bool) -> dict[str, Any]:
 
 def _schedules(sweep: Sweep) -> dict[str, Any]:
     """What each schedule that is named is, on the scenario as it is at the first point."""
-    point = sweep.design()[0].values
+    point = sweep.first()
     names = [axis.choices for axis in sweep.axes if axis.path == SCHEDULE]
     own = list(*names) if names else [sweep.problem.schedule]
     built = {

@@ -46,6 +46,12 @@ class Result:
     wasted_share: float | None = None
     kv_peak_tokens: int | None = None  # the highest
 
+    @classmethod
+    def of_dict(cls, row: Mapping[str, Any]) -> Result:
+        """What `as_dict` made of one."""
+        means = {name: row[name] and Mean(**row[name]) for name in ("step_s", "speedup")}
+        return cls(**{**row, **means})
+
     @property
     def is_ok(self) -> bool:
         return self.status == "ok"
@@ -148,22 +154,27 @@ def evaluate(
     seeds: Seeds,
     *,
     baselines: Baselines | None = None,
+    own: MutableMapping[int, Found] | None = None,
     point: int = 0,
 ) -> Result:
     """One point in this process, its baseline too unless `baselines` has it already.
 
+    `own`: what the point came to, by seed, so far; it grows.
     The same seeds give every point the same lengths and rewards by rollout. Never raises what a
     point can do wrong: that is its `error`.
     """
     known: Baselines = {} if baselines is None else baselines
-    place, count, own = Point(point, values), seeds.least, list[Found]()
+    mine: MutableMapping[int, Found] = {} if own is None else own
+    place, count = Point(point, values), seeds.least
     while True:
         its = seeds.of(count)
-        own += [run_unit(problem, Unit("point", point, seed, values)) for seed in its[len(own) :]]
+        for seed in its:
+            if seed not in mine:
+                mine[seed] = run_unit(problem, Unit("point", point, seed, values))
         base = None
         if problem.baseline is not None:
             base = [_baseline(problem, values, seed, known) for seed in its]
-        result = summed_up(place, its, own, base)
+        result = summed_up(place, its, [mine[seed] for seed in its], base)
         count = more_seeds(result, seeds)
         if not count:
             return result

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -20,10 +20,12 @@ from oppo_sim.search.result import Seeds
 from oppo_sim.simulate import check
 
 NO_BASELINE = "none"
+SEARCH = "search"  # the method of what is no sweep
+File = TypeVar("File", bound="Common")
 
 
-class SweepFile(Table):
-    """What a sweep file says. Paths in it are relative to its folder."""
+class Common(Table):
+    """What the files of sweeps and searches say. Paths in them are relative to their folder."""
 
     scenario: str  # a shipped name, or a file
     about: str = ""
@@ -39,10 +41,15 @@ class SweepFile(Table):
         None  # more seeds until half the interval is below this share of the mean
     )
     max_seeds: Count | None = None  # with `enough`
+    axes: dict[str, Any]  # by dotted path: a list, or { low, high, log, count }
+
+
+class SweepFile(Common):
+    """What a sweep file says."""
+
     method: Literal["grid", "random", "latin"] = "grid"
     points: Count | None = None  # of random and latin
     draw_seed: Seed = 0  # of random and latin
-    axes: dict[str, Any]  # by dotted path: a list, or { low, high, log, count }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +61,17 @@ class Sweep:
     axes: tuple[Axis, ...]
     seeds: Seeds
     method: str
-    points: int | None
-    draw_seed: int
+    points: int | None = None
+    draw_seed: int = 0
 
     def design(self) -> Design:
         return Design(self.axes, self.method, self.points, self.draw_seed)
+
+    def first(self) -> Values:
+        """Its first point; of a search, which has no design, where all axes begin."""
+        if self.method == SEARCH:
+            return {axis.path: axis.listed()[0] for axis in self.axes}
+        return self.design()[0].values
 
 
 def load_sweep(
@@ -73,14 +86,35 @@ def load_sweep(
     Every value of every axis is tried on the scenario; what two axes together do not allow is left
     for the points to find.
     """
-    file, folder = str(path), Path(path).parent
+    file, own = str(path), read(path, SweepFile)
+    sweep = build(file, own, own.method, overrides=overrides, steps=steps, seeds=seeds)
+    check_size(file, sweep.axes, own.method, own.points)
+    try_values(sweep)
+    return replace(sweep, points=own.points, draw_seed=own.draw_seed)
+
+
+def read(path: str | Path, kind: type[File]) -> File:
+    """What a file says, as its kind has it."""
+    file = str(path)
     document = _parse(file)
     try:
-        own = SweepFile.model_validate(document)
+        return kind.model_validate(document)
     except ValidationError as error:
         raise explain(file, document, error) from error
-    axes = read_axes(file, own.axes, own.method)
-    check_size(file, axes, own.method, own.points)
+
+
+def build(
+    file: str,
+    own: Common,
+    method: str,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    steps: int | None = None,
+    seeds: int | None = None,
+) -> Sweep:
+    """The axes of a file on its scenario, not yet tried."""
+    folder = Path(file).parent
+    axes = read_axes(file, own.axes, method)
     settings = dict(_settings(own.set))
     _refuse_odd(file, own, axes, {**settings, **(overrides or {})})
     try:
@@ -95,17 +129,13 @@ def load_sweep(
         first = own.seed if own.seed is not None else problem.document.get("seed", 0)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
-    sweep = Sweep(
+    return Sweep(
         file=file,
         problem=problem,
         axes=axes,
         seeds=_seeds(file, own, first, seeds or own.seeds),
-        method=own.method,
-        points=own.points,
-        draw_seed=own.draw_seed,
+        method=method,
     )
-    _try_values(sweep)
-    return sweep
 
 
 def _parse(file: str) -> dict[str, Any]:
@@ -129,7 +159,7 @@ def _settings(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
 
 
 def _refuse_odd(
-    file: str, own: SweepFile, axes: tuple[Axis, ...], settings: Mapping[str, object]
+    file: str, own: Common, axes: tuple[Axis, ...], settings: Mapping[str, object]
 ) -> None:
     """Keys that would be set twice, or to no effect."""
     paths = [axis.path for axis in axes]
@@ -146,7 +176,7 @@ def _refuse_odd(
         )
 
 
-def _seeds(file: str, own: SweepFile, first: int, least: int) -> Seeds:
+def _seeds(file: str, own: Common, first: int, least: int) -> Seeds:
     if own.enough is None:
         if own.max_seeds is not None:
             raise ConfigError(
@@ -162,7 +192,7 @@ def _seeds(file: str, own: SweepFile, first: int, least: int) -> Seeds:
     return Seeds(first, least, most, own.enough)
 
 
-def _try_values(sweep: Sweep) -> None:
+def try_values(sweep: Sweep) -> None:
     """ConfigError names the first axis, and the value, that the scenario refuses.
 
     Each is tried with the first values of the other axes, then with their last.

@@ -1,0 +1,101 @@
+"""The axes of a search as Optuna's parameters, and which of its points were there already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from optuna.trial import Trial
+
+from oppo_sim.search.axes import Axis, Range
+from oppo_sim.search.design import Design
+from oppo_sim.search.problem import Values
+
+MOST_LISTED = 100_000  # points among which the nearest is looked for
+
+
+class Space:
+    """A list of numbers is searched by its order, any other as categories."""
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        self._axes = axes
+        self._lists = {axis.path: _ordered(axis.choices) for axis in axes if _is_listed(axis)}
+        self.size: int | None = None  # None: not finite
+        if len(self._lists) == len(axes):
+            self.size = prod(map(len, self._lists.values()))
+
+    def ask(self, trial: Trial) -> Values:
+        """The values of a trial; an index is asked for where they are listed."""
+        for axis in self._axes:
+            if isinstance(axis.choices, Range):
+                _ask_range(trial, axis.path, axis.choices)
+            elif _is_numeric(axis.choices):
+                trial.suggest_int(axis.path, 0, len(axis.choices) - 1)
+            else:
+                trial.suggest_categorical(axis.path, range(len(axis.choices)))
+        return self.values(trial.params)
+
+    def values(self, params: Mapping[str, Any]) -> Values:
+        return {
+            axis.path: self._lists[axis.path][params[axis.path]]
+            if axis.path in self._lists
+            else params[axis.path]
+            for axis in self._axes
+        }
+
+    def is_whole(self, params: Mapping[str, Any]) -> bool:
+        """Whether a trial has been asked for all its values."""
+        return all(axis.path in params for axis in self._axes)
+
+    def beginnings(self, count: int, seed: int) -> list[dict[str, Any]]:
+        """Parameters that are spread over the space, each part of every axis once."""
+        design = Design(self._axes, "latin", count, seed)
+        return [self._params(design[place].values) for place in range(count)]
+
+    def nearest_new(self, params: Mapping[str, Any], seen: Collection[str]) -> dict[str, Any]:
+        """Of a finite space's points that are not seen, the one with the fewest steps from here."""
+        assert self.size is not None
+        best: tuple[int, tuple[int, ...]] | None = None
+        here = [params[axis.path] for axis in self._axes]
+        for there in product(*(range(len(listed)) for listed in self._lists.values())):
+            steps = sum(abs(a - b) for a, b in zip(here, there, strict=True))
+            if (best is None or (steps, there) < best) and self._key(there) not in seen:
+                best = (steps, there)
+        assert best is not None
+        return dict(zip(self._lists, best[1], strict=True))
+
+    def _key(self, places: Sequence[int]) -> str:
+        return key(self.values(dict(zip(self._lists, places, strict=True))))
+
+    def _params(self, values: Values) -> dict[str, Any]:
+        return {
+            path: self._lists[path].index(value) if path in self._lists else value
+            for path, value in values.items()
+        }
+
+
+def key(values: Values) -> str:
+    """The same for the same point."""
+    return json.dumps(values, sort_keys=True)
+
+
+def _is_listed(axis: Axis) -> bool:
+    return not isinstance(axis.choices, Range)
+
+
+def _is_numeric(choices: Sequence[Any]) -> bool:
+    return all(type(choice) in (int, float) for choice in choices)
+
+
+def _ordered(choices: Any) -> list[Any]:
+    return sorted(choices) if _is_numeric(choices) else list(choices)
+
+
+def _ask_range(trial: Trial, path: str, within: Range) -> None:
+    if isinstance(within.low, int) and isinstance(within.high, int):
+        trial.suggest_int(path, within.low, within.high, log=within.log)
+    else:
+        trial.suggest_float(path, within.low, within.high, log=within.log)

@@ -1,0 +1,250 @@
+"""A search: Optuna proposes points, they are simulated, and a database keeps what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import TPESampler
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+
+from oppo_sim.search.problem import Point, Values
+from oppo_sim.search.result import Result, Seeds, evaluate, summed_up
+from oppo_sim.search.sought import Search
+from oppo_sim.search.space import MOST_LISTED, Space, key
+from oppo_sim.search.units import Found
+
+HEARTBEAT_S = 2
+GRACE_S = 10  # without a heartbeat: the process is dead, and its trial is anybody's
+POLL_S = 0.5
+OPENINGS = 10  # tries
+REPEATS = 4  # proposals of what is known, after which its neighbour is taken
+FIRST = 10  # points, at most, that are spread over the space before any is proposed
+RESULT, STATUS, UNITS, BASELINE = "result", "status", "units", "baseline"
+SETTLED, PRUNED, FAILED = "settled", "pruned", "failed"  # statuses
+
+Progress = Callable[[int, int], None]  # trials done, of how many
+
+
+class Tried(NamedTuple):
+    """A point that was tried: `settled` has all its seeds, `pruned` was not worth them."""
+
+    result: Result
+    status: str
+
+
+class Repeated(Exception):
+    """A proposal that was there already."""
+
+
+def open_study(search: Search, url: str) -> Study:
+    """The study of this search in a database, which any number of processes may share."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    header = json.dumps(search.header(), sort_keys=True, default=str)
+    digest = hashlib.sha256(header.encode()).hexdigest()[:12]
+    name = f"{search.space.problem.document['name']}-{digest}"
+    for left in reversed(range(OPENINGS)):
+        try:
+            return _opened(url, name, len(search.goals.objectives))
+        except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as error:
+            is_race = isinstance(error, OperationalError | IntegrityError)
+            if is_race and left:
+                time.sleep(POLL_S)  # another process may be making the tables
+                continue
+            said = str(error).splitlines()[0]
+            raise ValueError(
+                f"--storage {url}: cannot be used: {said}; give a URL such as sqlite:///search.db"
+            ) from None
+    raise AssertionError
+
+
+def _opened(url: str, name: str, objectives: int) -> Study:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        storage = RDBStorage(
+            url,
+            heartbeat_interval=HEARTBEAT_S,
+            grace_period=GRACE_S,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+            engine_kwargs={"connect_args": {"timeout": 60}} if "sqlite" in url else None,
+        )
+    return optuna.create_study(
+        study_name=name,
+        storage=storage,
+        directions=["minimize"] * objectives,
+        load_if_exists=True,
+    )
+
+
+class Searcher:
+    """One process of a search; others may work on the same study."""
+
+    def __init__(self, search: Search, study: Study) -> None:
+        self._search = search
+        self._study = study
+        self._space = Space(search.space.axes)
+        self._most = min(search.trials, self._space.size or search.trials)
+        self.ran = 0  # runs simulated here
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Until there are as many trials as were asked for, those of other processes included."""
+        if not self._study.get_trials(deepcopy=False):
+            first = max(1, min(FIRST, self._most // 3))
+            for params in self._space.beginnings(first, self._search.seed):
+                self._study.enqueue_trial(params)
+        repeats = 0
+        while True:
+            _without_warnings(fail_stale_trials, self._study)
+            done, running = self._counts()
+            if progress is not None:
+                progress(done, self._most)
+            if done >= self._most:
+                return
+            if done + running >= self._most:
+                time.sleep(POLL_S)  # another's trial: it ends, or goes stale and is taken over
+                continue
+            repeats = 0 if self._one(done, repeats) else repeats + 1
+
+    def _counts(self) -> tuple[int, int]:
+        states = [trial.state for trial in self._study.get_trials(deepcopy=False)]
+        over = states.count(TrialState.COMPLETE) + states.count(TrialState.PRUNED)
+        return over, states.count(TrialState.RUNNING)
+
+    def _one(self, done: int, repeats: int) -> bool:
+        """A trial; False where it was there already.
+
+        The draws depend on how many are done, so that a search that was stopped proposes the same.
+        """
+        seed = np.random.SeedSequence([self._search.seed, done, repeats]).generate_state(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            self._study.sampler = TPESampler(
+                seed=int(seed[0]), n_startup_trials=1, multivariate=True, constant_liar=True
+            )
+        before = len(self._study.get_trials(deepcopy=False))
+        self._repeats = repeats
+        self._study.optimize(self._objective, n_trials=1, catch=(Repeated,))
+        last = self._study.get_trials(deepcopy=False)[before:]
+        return not any(trial.state == TrialState.FAIL for trial in last)
+
+    def _objective(self, trial: Trial) -> list[float]:
+        values = self._space.ask(trial)
+        seen = {key(v): params for v, params in self._seen(trial.number)}
+        if key(values) in seen:
+            if self._repeats >= REPEATS and (self._space.size or MOST_LISTED + 1) <= MOST_LISTED:
+                self._study.enqueue_trial(self._space.nearest_new(trial.params, seen))
+            raise Repeated
+        result, status = self._evaluated(trial, values)
+        trial.set_user_attr(STATUS, status)
+        trial.set_user_attr(RESULT, result.as_dict())
+        if status == FAILED:
+            raise optuna.TrialPruned
+        for bound in self._search.goals.bounds:
+            trial.set_constraint(str(bound), bound.excess(result))
+        return self._search.goals.losses(result)
+
+    def _seen(self, own: int) -> Iterator[tuple[Values, dict[str, Any]]]:
+        """What is tried, or being tried, by anybody."""
+        states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+        for trial in self._study.get_trials(deepcopy=False, states=states):
+            is_before = trial.state != TrialState.RUNNING or trial.number < own
+            if trial.number != own and is_before and self._space.is_whole(trial.params):
+                yield self._space.values(trial.params), trial.params
+
+    def _evaluated(self, trial: Trial, values: Values) -> tuple[Result, str]:
+        """With one seed, two, four; an unpromising point gets no more."""
+        search, seeds = self._search, self._search.space.seeds
+        own = {int(seed): found for seed, found in trial.user_attrs.get(UNITS, {}).items()}
+        for count in _rungs(seeds.least):
+            is_last = count == seeds.least
+            asked = seeds if is_last else Seeds(seeds.first, count, count)
+            result = self._with_seeds(trial, values, asked, own)
+            missing = search.goals.missing(result) if result.is_ok else None
+            if missing is not None:
+                return _failed(result, f"{missing} is not known of this scenario"), FAILED
+            if not result.is_ok:
+                return result, FAILED
+            if not is_last and search.goals.is_hopeless(
+                result, list(self._others(count)), search.margin
+            ):
+                return result, PRUNED
+        return result, SETTLED
+
+    def _with_seeds(
+        self, trial: Trial, values: Values, seeds: Seeds, own: dict[int, Found]
+    ) -> Result:
+        """What is found is kept at once, the baseline for all."""
+        problem = self._search.space.problem
+        known = _baselines(self._study)
+        before = len(own), len(known)
+        result = evaluate(problem, values, seeds, baselines=known, own=own, point=trial.number)
+        self.ran += len(own) + len(known) - sum(before)
+        if len(own) > before[0]:
+            trial.set_user_attr(UNITS, {str(seed): found for seed, found in own.items()})
+        for (shared, seed), found in list(known.items())[before[1] :]:
+            digest = hashlib.sha256(shared.encode()).hexdigest()[:16]
+            attribute = {"shared": shared, "seed": seed, "found": found}
+            self._study.set_user_attr(f"{BASELINE} {digest} {seed}", attribute)
+        return result
+
+    def _others(self, count: int) -> Iterator[Result]:
+        """All settled points, on the first `count` seeds."""
+        problem, known = self._search.space.problem, _baselines(self._study)
+        its = self._search.space.seeds.of(count)
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            if trial.user_attrs.get(STATUS) != SETTLED:
+                continue
+            values = self._space.values(trial.params)
+            base = None
+            if problem.baseline is not None:
+                base = [known[problem.baseline_key(values), seed] for seed in its]
+            own = [trial.user_attrs[UNITS][str(seed)] for seed in its]
+            yield summed_up(Point(trial.number, values), its, own, base)
+
+
+def tried(study: Study) -> list[Tried]:
+    """Every point that was tried, in the order in which they were begun."""
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    trials: Sequence[FrozenTrial] = study.get_trials(deepcopy=False, states=states)
+    found = [trial.user_attrs for trial in trials if RESULT in trial.user_attrs]
+    return [Tried(Result.of_dict(row[RESULT]), row[STATUS]) for row in found]
+
+
+def runs_of(study: Study) -> int:
+    """How many runs the study holds, whoever simulated them."""
+    trials = study.get_trials(deepcopy=False)
+    done = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    return sum(len(t.user_attrs.get(UNITS, ())) for t in done) + len(_baselines(study))
+
+
+def _baselines(study: Study) -> dict[tuple[str, int], Found]:
+    attributes = study.user_attrs.items()
+    rows = [row for name, row in attributes if name.startswith(BASELINE)]
+    return {(row["shared"], row["seed"]): row["found"] for row in rows}
+
+
+def _rungs(least: int) -> list[int]:
+    counts = [1]
+    while counts[-1] < least:
+        counts.append(min(2 * counts[-1], least))
+    return counts
+
+
+def _failed(result: Result, error: str) -> Result:
+    return Result(point=result.point, values=result.values, status="failed", error=error)
+
+
+def _without_warnings(call: Callable[[Study], None], study: Study) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        call(study)

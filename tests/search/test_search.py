@@ -1,0 +1,249 @@
+"""`oppo search`: what it finds, that it is stopped and joined without harm, and what it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oppo_sim.config import load_scenario, load_schedule
+from oppo_sim.search import Problem, Seeds, evaluate, study
+from oppo_sim.search.winner import schedule_file
+from tests.cli.conftest import Oppo
+from tests.search.conftest import Write
+
+pytest.importorskip("optuna")
+
+TINY = """
+scenario = "tiny"
+steps = 4
+seeds = 3
+trials = 12
+objectives = ["step_s"]
+
+[axes]
+"schedule.chunk" = { low = 10, high = 100 }
+"schedule.overcommit" = [0, 1, 2, 3, 4, 6, 8]
+"""
+CHUNKS = [32, 64, 128, 192, 256, 512, 1024, 2048]
+OVER = [0, 2, 4, 8, 16, 32, 64, 112]
+KEYS: dict[str, Any] = {"costs.round_s": 0.5}
+
+
+def found(oppo: Oppo, *arguments: object) -> dict[str, Any]:
+    done = oppo("search", *arguments, "--json")
+    assert done.code == 0, done.err
+    document: dict[str, Any] = json.loads(done.out)
+    return document
+
+
+@pytest.mark.parametrize("bound", ["", 'constraints = ["staleness <= 0.3"]'])
+def test_it_finds_the_best_of_a_grid_in_a_third_of_its_runs(
+    oppo: Oppo, written: Write, bound: str
+) -> None:
+    """8 x 8 points that are all tried elsewhere, on the same seeds; the bound puts it inside."""
+    problem = Problem.of("bench", KEYS, schedule="oppo", baseline=None, steps=5)
+    grid = [{"schedule.chunk": c, "schedule.overcommit": d} for c, d in product(CHUNKS, OVER)]
+    every = [evaluate(problem, values, Seeds(least=2)) for values in grid]
+    kept = [one for one in every if not bound or (one.staleness or 0.0) <= 0.3]
+    best_s = min(one.step_s.mean for one in kept if one.step_s)
+    file = written(
+        'scenario = "bench"\nschedule = "oppo"\nbaseline = "none"\nsteps = 5\nseeds = 2\n'
+        f"set = {{ costs.round_s = 0.5 }}\ntrials = 21\n{bound}\n[axes]\n"
+        f'"schedule.chunk" = {CHUNKS}\n"schedule.overcommit" = {OVER}\n'
+    )
+    document = found(oppo, file)
+    assert document["all_runs"] <= 2 * 64 / 3
+    assert len(document["trials"]) == 21
+    assert document["best"]["step_s"]["mean"] <= 1.02 * best_s
+
+
+def test_the_winner_is_a_schedule_that_compare_finds_as_fast(oppo: Oppo, written: Write) -> None:
+    file = written(TINY)
+    out = file.parent / "out"
+    document = found(oppo, file, "--out", out)
+    best = document["best"]
+    assert document["winner"] == str(out / "winner.toml")
+    schedules = f"trl,{out / 'winner.toml'}"
+    done = oppo(
+        *("compare", "tiny", "--steps", 4, "--seeds", 3, "--json", "--schedules", schedules)
+    )
+    row = json.loads(done.out)["schedules"][1]
+    assert row["step_s"]["mean"] == pytest.approx(best["step_s"]["mean"])
+    assert row["speedup"]["mean"] == pytest.approx(best["speedup"]["mean"])
+    assert oppo("run", "tiny", "--steps", 1, "--schedule", out / "winner.toml").code == 0
+    rows = (out / "results.csv").read_text().splitlines()
+    assert len(rows) == 1 + 12
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"schedule": "trl"},
+        {"schedule": "april", "schedule.overcommit": {"policy": "share", "of_batch": 0.5}},
+        {"schedule": "oppo", "schedule.chunk": {"policy": "probe", "candidates": [20, 40]}},
+        {"schedule": "intra", "schedule.chunk": "whole", "schedule.scoring": "batch"},
+        {"schedule": "eager.toml", "schedule.overcommit.most": 7},
+        {"schedule": "oppo", "schedule.overcommit": {"policy": "reward-slope", "over": 3}},
+    ],
+    ids=str,
+)
+def test_a_schedule_file_says_all_of_a_schedule(tmp_path: Path, values: dict[str, Any]) -> None:
+    (tmp_path / "eager.toml").write_text('base = "oppo"\nchunk = 30\nflush = "rollout"\n')
+    problem = replace(Problem.of("tiny"), schedules=tmp_path)
+    _, schedule = problem.built("point", values)
+    file = tmp_path / "winner.toml"
+    file.write_text(schedule_file(problem, values, schedule.name, "by 'hand' and \"quoted\""))
+    assert load_schedule(file, load_scenario("tiny")) == schedule
+
+
+def test_what_is_no_choice_of_a_schedule_is_told_as_settings(oppo: Oppo, written: Write) -> None:
+    text = TINY.replace("trials = 12", 'trials = 2\nset = { "cluster.kv_tokens" = 9000 }')
+    document = found(oppo, written(text + '"costs.round_s" = [0.5]\n"schedule.batch" = [4]\n'))
+    assert document["set"] == ["cluster.kv_tokens=9000", "costs.round_s=0.5", "schedule.batch=4"]
+    assert "batch = 4" in document["schedule"]
+    assert "round_s" not in document["schedule"]
+
+
+def test_several_objectives_leave_a_front(oppo: Oppo, written: Write) -> None:
+    text = TINY.replace('["step_s"]', '["speedup", "staleness"]').replace("= 12", "= 15")
+    document = found(oppo, written(text))
+    settled = [one for one in document["trials"] if one["status"] == "settled"]
+    pairs = [(one["speedup"]["mean"], one["staleness"], one["point"]) for one in settled]
+    best = [
+        point
+        for gain, late, point in sorted(pairs, reverse=True)
+        if not any(g >= gain and s <= late and (g, s) != (gain, late) for g, s, _ in pairs)
+    ]
+    shown = [one["point"] for one in document["pareto"]]
+    assert set(shown) <= set(best)
+    assert len({(g, s) for g, s, p in pairs if p in best}) == len(shown)
+    assert document["best"] == document["pareto"][0]
+
+
+def test_an_unpromising_point_gets_fewer_seeds(oppo: Oppo, written: Write) -> None:
+    document = found(oppo, written(TINY))
+    seeds = {one["status"]: set() for one in document["trials"]}
+    for one in document["trials"]:
+        seeds[one["status"]].add(one["seeds"])
+    assert seeds["settled"] == {3}
+    assert seeds["pruned"] <= {1, 2}
+    own = sum(one["seeds"] for one in document["trials"])
+    assert document["all_runs"] == own + 3  # and the one baseline
+
+
+def command(file: Path, out: Path, *more: object) -> list[str]:
+    rest = [str(each) for each in ("search", file, "--out", out, *more)]
+    return [sys.executable, "-m", "oppo_sim.cli", *rest]
+
+
+def test_a_search_that_was_killed_goes_on(
+    oppo: Oppo, written: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same points as if it had not been: proposals depend on what is done, not on when."""
+    monkeypatch.setattr(study, "GRACE_S", 3)  # the trial that was running is free so soon
+    file = written(TINY.replace("steps = 4", "steps = 40"))
+    undisturbed, out = file.parent / "undisturbed", file.parent / "out"
+    expected = [one["values"] for one in found(oppo, file, "--out", undisturbed)["trials"]]
+    process = subprocess.Popen(
+        command(file, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 60
+    while not _done(out) and process.poll() is None:
+        assert time.monotonic() < until
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 0 < _done(out) < 12
+    document = found(oppo, file, "--out", out, "--resume")
+    assert [one["values"] for one in document["trials"]] == expected
+    assert found(oppo, file, "--out", out, "--resume")["runs"] == 0
+    more = found(oppo, file, "--out", out, "--resume", "--trials", 14)
+    assert len(more["trials"]) == 14
+
+
+def _done(out: Path) -> int:
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{out / 'search.db'}?mode=ro", uri=True) as base:
+            rows = base.execute("SELECT count(*) FROM trials WHERE state = 'COMPLETE'")
+            return int(rows.fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_processes_join_a_search_and_no_point_is_tried_twice(oppo: Oppo, written: Write) -> None:
+    file = written(TINY.replace("steps = 4", "steps = 20"))
+    url = f"sqlite:///{file.parent / 'shared.db'}"
+    processes = [
+        subprocess.Popen(
+            command(file, file.parent / f"out{number}", "--storage", url, "--json"),
+            stdout=subprocess.PIPE,
+        )
+        for number in range(2)
+    ]
+    documents = [json.loads(process.communicate()[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    last = found(oppo, file, "--storage", url)
+    assert last["runs"] == 0
+    values = [json.dumps(one["values"]) for one in last["trials"]]
+    assert len(values) == len(set(values))
+    assert 12 <= len(values) <= 13  # two may begin the last one at once
+    assert min(document["runs"] for document in documents) > 0
+
+
+def test_no_point_within_the_bounds_is_no_winner(oppo: Oppo, written: Write) -> None:
+    file = written(TINY.replace("trials = 12", 'trials = 3\nconstraints = ["speedup >= 100"]'))
+    done = oppo("search", file, "--out", file.parent / "out")
+    assert done.code == 1
+    assert "No point meets the constraints speedup >= 100: relax" in done.out
+    assert not (file.parent / "out" / "winner.toml").exists()
+
+
+def test_points_that_fail_are_told_and_are_not_the_best(oppo: Oppo, written: Write) -> None:
+    """A pool below the batch is refused."""
+    axes = '"schedule.pool" = [10, 40]\n"schedule.batch" = [8, 12]\n'
+    document = found(oppo, written(TINY + axes))
+    pairs = [
+        (one["values"]["schedule.pool"] < one["values"]["schedule.batch"], one["status"])
+        for one in document["trials"]
+    ]
+    assert (True, "failed") in pairs
+    assert all(is_refused == (status == "failed") for is_refused, status in pairs)
+    assert document["best"]["status"] == "ok"
+
+
+MISTAKES = {
+    ('["step_s"]', '["step"]'): "objectives: 'step': no such metric; did you mean 'step_s'?",
+    ('["step_s"]', "[]"): "objectives = []: name one or more",
+    ("trials = 12", "trials = 0"): "trials = 0",
+    ("trials = 12", 'constraints = ["kv_peak < 5"]'): "must be METRIC <= NUMBER",
+    ("trials = 12", 'constraints = ["kv <= 5"]'): "'kv <= 5': no such metric",
+    ("trials = 12", 'baseline = "none"\nconstraints = ["speedup >= 2"]'): "needs a baseline",
+    ("high = 100 }", "high = 100, count = 4 }"): "only a grid has it; leave it out",
+    ("trials = 12", 'method = "latin"'): "unknown key 'method'",
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MISTAKES)
+def test_mistakes(refused: Callable[..., str], written: Write, old: str, new: str) -> None:
+    assert MISTAKES[old, new] in refused("search", written(TINY.replace(old, new)))
+
+
+def test_another_search_is_refused_its_folder(
+    oppo: Oppo, refused: Callable[..., str], written: Write
+) -> None:
+    file = written(TINY.replace("trials = 12", "trials = 1"))
+    out = file.parent / "out"
+    found(oppo, file, "--out", out)
+    file.write_text(TINY.replace('["step_s"]', '["speedup"]'))
+    said = refused("search", file, "--out", out, "--resume")
+    assert "objectives is ['step_s'] there and ['speedup'] here" in said
+    assert "cannot be used" in refused("search", file, "--storage", "nosuch://x")
