@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help reproduce figures bench test slow check compile format clean distclean
+.PHONY: help reproduce figures bench test lint check compile format clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,14 +31,13 @@ bench: $(STAMPS)/dev  ## PPO steps per second of the simulator, and whether it i
 test: $(STAMPS)/dev  ## install what the tests need, torch included, and run them all
 	$(BIN)/python -m pytest -n $(JOBS)
 
-slow: $(STAMPS)/dev  ## the tests that `make check` leaves out
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
-
-check: $(STAMPS)/dev  ## format, lint, types, import contracts, fast tests
+lint: $(STAMPS)/dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+check: lint  ## what each commit passes: lint and the fast tests
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 # The strictly typed core compiles as it stands; what is compiled shadows its source until `make clean`.
