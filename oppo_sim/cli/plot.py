@@ -1,4 +1,4 @@
-"""`oppo plot`: a run as a picture."""
+"""`oppo plot`: a run, or a sweep, as a picture."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ _FORMATS = (".png", ".svg", ".pdf")
 
 
 def plot(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `oppo run` wrote.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A folder that `oppo run`, `oppo sweep` or `oppo search` wrote."
+        ),
+    ],
     kind: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="KIND",
-            help="gantt (needs --spans), steps, staleness, lengths or utilisation.",
+            help="gantt (needs --spans), steps (if not given), staleness, lengths or utilisation; "
+            "of a sweep heatmap (if not given) or front.",
         ),
-    ] = "steps",
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .png, .svg or .pdf; KIND.png in RUN if not given."),
@@ -33,25 +39,56 @@ def plot(
             help="These steps only, TO not included; a gantt shows the first 3 if not given.",
         ),
     ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y", help="Of a sweep's heat map; its first two of numbers if not given."
+        ),
+    ] = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Draw a run: where the time goes, who waits, how late and how long rollouts are.
 
-    The same run gives the same picture, byte for byte.
+    Or a sweep: speed-up over two of its axes, or step time against staleness. The same folder gives
+    the same picture, byte for byte.
     """
     if out is not None and out.suffix.lower() not in _FORMATS:
         raise ValueError(f"--out {out}: a picture is a {', '.join(_FORMATS[:-1])} or .pdf file")
     window = _window(steps)
 
-    from oppo_sim.analysis.plots import plot as draw
     from oppo_sim.runs import write_whole
+    from oppo_sim.search.swept import is_swept
 
+    swept = is_swept(run)
+    kind = kind or ("heatmap" if swept else "steps")
     where = run / f"{kind}.png" if out is None else out
-    write_whole(where, draw(run, kind, where.suffix.lower()[1:], window))
+    form = where.suffix.lower()[1:]
+    if swept:
+        if window is not None:
+            raise ValueError(f"--steps {steps}: a sweep has none; leave it out")
+        write_whole(where, _of_sweep(run, kind, form, axes))
+    else:
+        from oppo_sim.analysis.plots import plot as draw
+
+        if axes is not None:
+            raise ValueError(f"--axes {axes}: a run has none; leave it out")
+        write_whole(where, draw(run, kind, form, window))
     if as_json:
         console.emit({"out": str(where), "kind": kind})
     else:
         console.show(f"Written to {where}.")
+
+
+def _of_sweep(folder: Path, kind: str, form: str, axes: str | None) -> bytes:
+    from oppo_sim.search.pictures import draw
+    from oppo_sim.search.swept import read_swept
+
+    if axes is None:
+        return draw(read_swept(folder), kind, form)
+    x, comma, y = axes.partition(",")
+    if not comma:
+        raise ValueError(f"--axes {axes}: must be X,Y, such as schedule.chunk,schedule.overcommit")
+    return draw(read_swept(folder), kind, form, (x.strip(), y.strip()))
 
 
 def _window(text: str | None) -> range | None:

@@ -28,6 +28,7 @@ class Backend(StrEnum):
 
 
 SOME_FAILED = 1  # exit code
+MOST_DRAWN = 100_000  # points
 
 
 def sweep(
@@ -45,6 +46,10 @@ def sweep(
     resume: console.Resume = False,
     keep_runs: Annotated[
         bool, typer.Option("--keep-runs", help="Leave a run folder for each run, under runs/.")
+    ] = False,
+    page: Annotated[
+        bool,
+        typer.Option("--page", help="Leave an interactive page, sweep.html (extra [pages])."),
     ] = False,
     backend: Annotated[
         Backend,
@@ -64,13 +69,14 @@ def sweep(
     baseline that points have in common is simulated once. Axes are dotted paths, as of --set, or
     `schedule`, by names and files.
     With --out: results.parquet and results.csv, a row per point, the same bytes whatever --jobs and
-    however often it was stopped, and journal.jsonl, from which --resume goes on. A point that fails
-    is a row with its error, the others go on, and the exit code is 1.
+    however often it was stopped, and journal.jsonl, from which --resume goes on; heatmap.png, where
+    two axes are numbers, and front.png, as of `oppo plot`. A point that fails is a row with its
+    error, the others go on, and the exit code is 1.
     """
     from oppo_sim.config import value_of
     from oppo_sim.search.spec import load_sweep
 
-    console.need_out(out, resume=resume, keep_runs=keep_runs)
+    console.need_out(out, resume=resume, keep_runs=keep_runs, page=page)
     if address is not None and backend is Backend.loky:
         raise ValueError(f"--address {address}: only --backend ray and dask have one")
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
@@ -85,6 +91,8 @@ def sweep(
             loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
     with or_temporary(out) as place:
         summary = _run(loaded, place, jobs, backend, address)
+    if out is not None:
+        _draw(loaded, summary, out, page)
     if as_json:
         console.emit({**summary.as_dict(loaded), "results": None if out is None else str(out)})
     else:
@@ -141,6 +149,24 @@ def _run(
     return summary
 
 
+def _draw(loaded: Sweep, summary: Summary, out: Path, page: bool) -> None:
+    """Pictures of a sweep that is not too large for them, and its page on request."""
+    if not summary.ok or summary.ok + summary.failed > MOST_DRAWN:
+        return
+    from oppo_sim.runs import write_whole
+    from oppo_sim.search import pictures
+    from oppo_sim.search.page import PAGE
+    from oppo_sim.search.page import page as page_of
+    from oppo_sim.search.swept import read_swept
+
+    swept = read_swept(out)
+    for kind in pictures.PICTURES:
+        if kind != "heatmap" or len(swept.numeric) > 1:
+            write_whole(out / f"{kind}.png", pictures.draw(swept, kind, "png"))
+    if page:
+        write_whole(out / PAGE, page_of(swept, loaded.problem, loaded.seeds.first))
+
+
 def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:
     from oppo_sim.analysis.why import count
     from oppo_sim.search.table import PARQUET
@@ -172,11 +198,20 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
     from rich.table import Table
 
     from oppo_sim.analysis.why import plain
+    from oppo_sim.search.axes import last_names
 
     table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
     paths = [axis.path for axis in loaded.axes]
     speedup = [] if loaded.problem.baseline is None else ["speed-up", "± x"]
-    shown = ["point", *_last_names(paths), "step s", "± s", *speedup, "stale", "seeds"]
+    shown = [
+        "point",
+        *last_names(tuple(paths)).values(),
+        "step s",
+        "± s",
+        *speedup,
+        "stale",
+        "seeds",
+    ]
     for number, name in enumerate(shown):
         table.add_column(name, justify="left" if 0 < number <= len(paths) else "right")
     for result in best:
@@ -188,9 +223,3 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
         cells += [plain(result.staleness or 0.0, 2), str(result.seeds)]
         table.add_row(*cells)
     return table
-
-
-def _last_names(paths: list[str]) -> list[str]:
-    """`chunk` for `schedule.chunk`, where no other axis is called so."""
-    names = [path.rpartition(".")[2] for path in paths]
-    return [n if names.count(n) == 1 else p for n, p in zip(names, paths, strict=True)]

@@ -17,6 +17,14 @@ From the bottom up:
 `sweep`    the driver: what is missing is run, round by round, until every point has enough seeds
 `summary`  counts, the best points and the first errors, for the screen and for `--json`
 `table`    the results as Parquet and CSV, the same bytes however often the sweep was disturbed
+`goals`    what a search is after: objectives, bounds, and the points that nothing beats
+`sought`   a search file: a sweep's, with goals and a number of trials
+`space`    the axes as parameters of Optuna
+`study`    a search: proposals, seeds where they are worth it, a database that processes share
+`winner`   the best point as a schedule file
+`swept`    what a folder holds, for pictures
+`pictures` heat map and front
+`timelines`, `page`   an interactive page, with what every device does at the best points
 
 To evaluate points of your own choice, which is what a search does:
 

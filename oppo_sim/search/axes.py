@@ -87,6 +87,12 @@ def read_axes(file: str, table: Mapping[str, Any], method: str) -> tuple[Axis, .
     return tuple(axes.values())
 
 
+def last_names(paths: tuple[str, ...]) -> dict[str, str]:
+    """`chunk` for `schedule.chunk`, where no other axis is called so."""
+    names = [path.rpartition(".")[2] for path in paths]
+    return {p: n if names.count(n) == 1 else p for n, p in zip(names, paths, strict=True)}
+
+
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, given in table.items():
         path = f"{before}.{key}" if before else key
