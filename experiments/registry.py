@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments import (
+    best_chunk_and_d,
     binding_cap,
     chunk_cost,
     chunk_size,
@@ -26,6 +27,7 @@ from experiments.result import Experiment
 _MODULES = (
     chunk_size,
     chunk_cost,
+    best_chunk_and_d,
     whole_responses,
     scarce_kv,
     binding_cap,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments import (
+    best_chunk_and_d,
     binding_cap,
     chunk_cost,
     chunk_size,
@@ -24,10 +25,12 @@ from experiments import (
     two_nodes,
     whole_responses,
 )
+from experiments.best_chunk_and_d import Case
 from experiments.micro_batches import IN_STEP, OWN, SHORT
 from experiments.scoring_share import Needed
 from experiments.stale_caches import Cost
 from experiments.two_nodes import Curves
+from oppo_sim.analysis.intervals import Mean
 from oppo_sim.config import load_scenario
 from oppo_sim.records import StepRecord
 from oppo_sim.simulate import workload
@@ -354,3 +357,28 @@ class TestEarlierOnes:
     def test_learning(self, seeds: int, final: float, apart: float, verdict: str) -> None:
         curve = np.full((seeds, 40), final)
         assert learning.judged({"trl": curve, "oppo": curve + apart}).verdict == verdict
+
+
+class TestBestChunkAndD:
+    @pytest.mark.parametrize(
+        ("low", "high", "verdict"),
+        [(0.99, 1.04, "confirmed"), (1.06, 1.3, "corrected"), (0.9, 1.3, "undecided")],
+    )
+    def test_the_verdict(self, low: float, high: float, verdict: str) -> None:
+        leads = {"a": Mean(1.0, 0.99, 1.01), "b": Mean((low + high) / 2, low, high)}
+        cells = {name: (500, "8") for name in leads}
+        assert best_chunk_and_d.judged(leads, cells).verdict == verdict
+
+    def test_the_best_with_and_without_a_bound_and_what_is_as_good(self) -> None:
+        """Step times by seed: B is the fastest, C cannot be told from it, the paper's A is calm."""
+        times = {(1, "A"): (5, 5), (1, "B"): (2, 3), (1, "C"): (3, 2.01), (1, "D"): (4, 4.01)}
+        late = {"A": 0.1, "B": 0.9, "C": 0.8, "D": 0.1}
+        case = Case("x", list(times), (1, "A"), 0, range(2), range(2, 4))
+        for seed in range(2):
+            case.found[None, seed] = {"step_s": 10.0}
+            for cell, seconds in times.items():
+                case.found[cell, seed] = {"step_s": seconds[seed], "staleness": late[cell[1]]}
+        assert case.fastest == (1, "B")
+        assert case.no_staler == (1, "D")
+        assert (1, "C") in case.as_fast()
+        assert case.gain((1, "A"), [0, 1], (1, "B")).mean == pytest.approx(6**0.5 / 5)
