@@ -100,13 +100,19 @@ def _run(loaded: Search, url: str) -> Found:
         raise ValueError(
             "a search needs optuna, which is not installed: pip install 'oppo-testbed[search]'"
         ) from None
+    from optuna.exceptions import StorageInternalError
+
     from oppo_sim.search.study import SETTLED, Searcher, open_study, runs_of, tried
 
     began, study = monotonic(), open_study(loaded, url)
     searcher = Searcher(loaded, study)
     name = loaded.space.problem.document["name"]
-    with console.Meter(f"searching {name}", "trials", says_left=True) as meter:
-        searcher.run(meter)
+    try:
+        with console.Meter(f"searching {name}", "trials", says_left=True) as meter:
+            searcher.run(meter)
+    except StorageInternalError as error:
+        said = str(error.__cause__ or error).splitlines()[0]
+        raise RuntimeError(f"{url}: {said}; --resume, or the same again, goes on") from None
     every = tried(study)
     front = loaded.goals.front([one.result for one in every if one.status == SETTLED])
     return Found(every, front, searcher.ran, runs_of(study), monotonic() - began)

@@ -23,9 +23,9 @@ class Space:
     def __init__(self, axes: Sequence[Axis]) -> None:
         self._axes = axes
         self._lists = {axis.path: _ordered(axis.choices) for axis in axes if _is_listed(axis)}
-        self.size: int | None = None  # None: not finite
-        if len(self._lists) == len(axes):
-            self.size = prod(map(len, self._lists.values()))
+        self._places = {axis.path: _places(axis) for axis in axes}  # None: not finite
+        places = [each for each in self._places.values() if each is not None]
+        self.size = prod(map(len, places)) if len(places) == len(axes) else None
 
     def ask(self, trial: Trial) -> Values:
         """The values of a trial; an index is asked for where they are listed."""
@@ -57,18 +57,17 @@ class Space:
 
     def nearest_new(self, params: Mapping[str, Any], seen: Collection[str]) -> dict[str, Any]:
         """Of a finite space's points that are not seen, the one with the fewest steps from here."""
-        assert self.size is not None
         best: tuple[int, tuple[int, ...]] | None = None
         here = [params[axis.path] for axis in self._axes]
-        for there in product(*(range(len(listed)) for listed in self._lists.values())):
+        for there in product(*(places for places in self._places.values() if places is not None)):
             steps = sum(abs(a - b) for a, b in zip(here, there, strict=True))
             if (best is None or (steps, there) < best) and self._key(there) not in seen:
                 best = (steps, there)
         assert best is not None
-        return dict(zip(self._lists, best[1], strict=True))
+        return dict(zip(self._places, best[1], strict=True))
 
     def _key(self, places: Sequence[int]) -> str:
-        return key(self.values(dict(zip(self._lists, places, strict=True))))
+        return key(self.values(dict(zip(self._places, places, strict=True))))
 
     def _params(self, values: Values) -> dict[str, Any]:
         return {
@@ -84,6 +83,16 @@ def key(values: Values) -> str:
 
 def _is_listed(axis: Axis) -> bool:
     return not isinstance(axis.choices, Range)
+
+
+def _places(axis: Axis) -> range | None:
+    """The parameters of an axis, where they can be counted."""
+    if not isinstance(axis.choices, Range):
+        return range(len(axis.choices))
+    low, high = axis.choices.low, axis.choices.high
+    if isinstance(low, int) and isinstance(high, int):
+        return range(low, high + 1)
+    return None
 
 
 def _is_numeric(choices: Sequence[Any]) -> bool:

@@ -366,7 +366,7 @@ class TestBestChunkAndD:
     )
     def test_the_verdict(self, low: float, high: float, verdict: str) -> None:
         leads = {"a": Mean(1.0, 0.99, 1.01), "b": Mean((low + high) / 2, low, high)}
-        cells = {name: (500, "8") for name in leads}
+        cells = dict.fromkeys(leads, (500, "8"))
         assert best_chunk_and_d.judged(leads, cells).verdict == verdict
 
     def test_the_best_with_and_without_a_bound_and_what_is_as_good(self) -> None:

@@ -139,6 +139,14 @@ def test_an_unpromising_point_gets_fewer_seeds(oppo: Oppo, written: Write) -> No
     assert document["all_runs"] == own + 3  # and the one baseline
 
 
+def test_a_small_space_is_tried_whole_and_no_more(oppo: Oppo, written: Write) -> None:
+    text = TINY.replace("high = 100", "high = 13").replace("[0, 1, 2, 3, 4, 6, 8]", "[0, 4]")
+    document = found(oppo, written(text))
+    tried = {tuple(one["values"].values()) for one in document["trials"]}
+    assert len(document["trials"]) == 8
+    assert tried == set(product(range(10, 14), (0, 4)))
+
+
 def command(file: Path, out: Path, *more: object) -> list[str]:
     rest = [str(each) for each in ("search", file, "--out", out, *more)]
     return [sys.executable, "-m", "oppo_sim.cli", *rest]
