@@ -265,7 +265,7 @@ def _draw(cases: Sequence[Case]) -> Figure:
     chart.caption(
         figure,
         "OPPO over TRL by chunk and D, fixed or by the reward's slope (4 to 8), 100 steps; "
-        "colours: one seed, the same lengths for all. A round's end costs 0.5 s, staleness nothing.",
+        "colours: one seed, the same lengths for all. A round costs 0.5 s, staleness nothing.",
         width=40 * len(cases),
     )
     return figure
