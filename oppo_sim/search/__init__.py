@@ -21,6 +21,7 @@ From the bottom up:
 `sought`   a search file: a sweep's, with goals and a number of trials
 `space`    the axes as parameters of Optuna
 `study`    a search: proposals, seeds where they are worth it, a database that processes share
+`owners`   which trials are in nobody's hands, because a process died
 `winner`   the best point as a schedule file
 `swept`    what a folder holds, for pictures
 `pictures` heat map and front

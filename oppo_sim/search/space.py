@@ -8,10 +8,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
 from optuna.trial import Trial
 
 from oppo_sim.search.axes import Axis, Range
-from oppo_sim.search.design import Design
 from oppo_sim.search.problem import Values
 
 MOST_LISTED = 100_000  # points among which the nearest is looked for
@@ -52,8 +52,15 @@ class Space:
 
     def beginnings(self, count: int, seed: int) -> list[dict[str, Any]]:
         """Parameters that are spread over the space, each part of every axis once."""
-        design = Design(self._axes, "latin", count, seed)
-        return [self._params(design[place].values) for place in range(count)]
+        random = np.random.default_rng(seed)
+        columns = {
+            axis.path: (random.permutation(count) + random.random(count)) / count
+            for axis in self._axes
+        }
+        return [
+            self._params({axis.path: axis.at(columns[axis.path][place]) for axis in self._axes})
+            for place in range(count)
+        ]
 
     def nearest_new(self, params: Mapping[str, Any], seen: Collection[str]) -> dict[str, Any]:
         """Of a finite space's points that are not seen, the one with the fewest steps from here."""

@@ -18,6 +18,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from oppo_sim.search.owners import OWNER, Orphans, signature
 from oppo_sim.search.problem import Point, Values
 from oppo_sim.search.result import Result, Seeds, evaluate, summed_up
 from oppo_sim.search.sought import Search
@@ -94,18 +95,17 @@ class Searcher:
         self._study = study
         self._space = Space(search.space.axes)
         self._most = min(search.trials, self._space.size or search.trials)
+        self._orphans = Orphans(study)
         self.ran = 0  # runs simulated here
 
     def run(self, progress: Progress | None = None) -> None:
         """Until there are as many trials as were asked for, those of other processes included."""
-        if not self._study.get_trials(deepcopy=False):
-            first = max(1, min(FIRST, self._most // 3))
-            for params in self._space.beginnings(first, self._search.seed):
-                self._study.enqueue_trial(params)
+        first = max(1, min(FIRST, self._most // 3))
+        beginnings = self._space.beginnings(first, self._search.seed)
         repeats = 0
         while True:
-            _without_warnings(fail_stale_trials, self._study)
-            done, running = self._counts()
+            self._give_up_orphans()
+            done, running, waiting = self._counts()
             if progress is not None:
                 progress(done, self._most)
             if done >= self._most:
@@ -113,12 +113,24 @@ class Searcher:
             if done + running >= self._most:
                 time.sleep(POLL_S)  # another's trial: it ends, or goes stale and is taken over
                 continue
+            place = done + running + repeats
+            if place < first and not waiting:
+                self._study.enqueue_trial(beginnings[place])
             repeats = 0 if self._one(done, repeats) else repeats + 1
 
-    def _counts(self) -> tuple[int, int]:
+    def _give_up_orphans(self) -> None:
+        """What nobody is at any more is asked for again, with the runs that it has."""
+        _without_warnings(fail_stale_trials, self._study)
+        for trial in self._orphans.give_up():
+            if self._space.is_whole(trial.params):
+                units = {UNITS: trial.user_attrs[UNITS]} if UNITS in trial.user_attrs else None
+                self._study.enqueue_trial(trial.params, user_attrs=units)
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Trials that are over, that run, and that wait."""
         states = [trial.state for trial in self._study.get_trials(deepcopy=False)]
         over = states.count(TrialState.COMPLETE) + states.count(TrialState.PRUNED)
-        return over, states.count(TrialState.RUNNING)
+        return over, states.count(TrialState.RUNNING), states.count(TrialState.WAITING)
 
     def _one(self, done: int, repeats: int) -> bool:
         """A trial; False where it was there already.
@@ -138,6 +150,7 @@ class Searcher:
         return not any(trial.state == TrialState.FAIL for trial in last)
 
     def _objective(self, trial: Trial) -> list[float]:
+        trial.set_user_attr(OWNER, signature())
         values = self._space.ask(trial)
         seen = {key(v): params for v, params in self._seen(trial.number)}
         if key(values) in seen:

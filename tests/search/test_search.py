@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.distributions import IntDistribution
+from optuna.trial import TrialState
 
 from oppo_sim.config import load_scenario, load_schedule
-from oppo_sim.search import Problem, Seeds, evaluate, study
+from oppo_sim.search import Problem, Seeds, evaluate, owners, study
+from oppo_sim.search.sought import load_search
 from oppo_sim.search.winner import schedule_file
 from tests.cli.conftest import Oppo
 from tests.search.conftest import Write
-
-pytest.importorskip("optuna")
 
 TINY = """
 scenario = "tiny"
@@ -152,23 +154,22 @@ def command(file: Path, out: Path, *more: object) -> list[str]:
     return [sys.executable, "-m", "oppo_sim.cli", *rest]
 
 
-def test_a_search_that_was_killed_goes_on(
-    oppo: Oppo, written: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("after", [1, 6])
+def test_a_search_that_was_killed_goes_on(oppo: Oppo, written: Write, after: int) -> None:
     """The same points as if it had not been: proposals depend on what is done, not on when."""
-    monkeypatch.setattr(study, "GRACE_S", 3)  # the trial that was running is free so soon
-    file = written(TINY.replace("steps = 4", "steps = 40"))
+    file = written(TINY.replace("steps = 4", "steps = 200"))
     undisturbed, out = file.parent / "undisturbed", file.parent / "out"
     expected = [one["values"] for one in found(oppo, file, "--out", undisturbed)["trials"]]
     process = subprocess.Popen(
         command(file, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     until = time.monotonic() + 60
-    while not _done(out) and process.poll() is None:
+    while (_done(out) < after or not _running(out)) and process.poll() is None:
         assert time.monotonic() < until
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert 0 < _done(out) < 12
+    assert after <= _done(out) < 12
+    assert _running(out) == 1  # in the middle of a point
     document = found(oppo, file, "--out", out, "--resume")
     assert [one["values"] for one in document["trials"]] == expected
     assert found(oppo, file, "--out", out, "--resume")["runs"] == 0
@@ -177,14 +178,40 @@ def test_a_search_that_was_killed_goes_on(
 
 
 def _done(out: Path) -> int:
-    import sqlite3
+    return _count(out, "state IN ('COMPLETE', 'PRUNED')")
 
+
+def _running(out: Path) -> int:
+    """Those that have begun to simulate: their parameters are there."""
+    return _count(out, "state = 'RUNNING' AND 2 = (SELECT count(*) FROM trial_params "
+                       "WHERE trial_params.trial_id = trials.trial_id)")  # fmt: skip
+
+
+def _count(out: Path, where: str) -> int:
     try:
         with sqlite3.connect(f"file:{out / 'search.db'}?mode=ro", uri=True) as base:
-            rows = base.execute("SELECT count(*) FROM trials WHERE state = 'COMPLETE'")
+            rows = base.execute(f"SELECT count(*) FROM trials WHERE {where}")
             return int(rows.fetchone()[0])
     except sqlite3.OperationalError:
         return 0
+
+
+@pytest.mark.parametrize("owner", [None, "another-machine 0 1"])
+def test_the_trial_of_a_process_that_died_is_begun_again(
+    written: Write, monkeypatch: pytest.MonkeyPatch, owner: str | None
+) -> None:
+    """Before it signed; and on another machine, of which nothing but its heartbeat is known."""
+    monkeypatch.setattr(owners, "ORPHAN_S", 0.0)
+    monkeypatch.setattr(study, "GRACE_S", 3)
+    search = load_search(written(TINY), trials=3)
+    opened = study.open_study(search, f"sqlite:///{search.space.problem.schedules / 'search.db'}")
+    lost = opened.ask({"schedule.chunk": IntDistribution(10, 100)})
+    if owner is not None:
+        lost.set_user_attr("owner", owner)
+        opened._storage.record_heartbeat(lost._trial_id)  # type: ignore[attr-defined]
+    study.Searcher(search, opened).run()
+    assert opened.trials[0].state == TrialState.FAIL
+    assert len(study.tried(opened)) == 3
 
 
 def test_processes_join_a_search_and_no_point_is_tried_twice(oppo: Oppo, written: Write) -> None:
