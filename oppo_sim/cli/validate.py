@@ -60,11 +60,12 @@ def validate(
 ) -> None:
     """Run schedules on this machine, simulate the same, and say how wrong the simulator was.
 
-    Costs are measured task by task (`oppo profile`), never on the runs. Schedules take turns for
-    some rounds; then each run is simulated with the lengths that it had, and with lengths drawn
-    from the law that fits them. Errors are by command, stage, step and run, of speed-ups and of
-    the ranking, beside how much the machine differs from itself, with a grade. A run during which
-    other processes took more than 5 % of the machine is timed again, twice at most:
+    Costs are measured task by task (`oppo profile`), never on the runs, a part before each round,
+    since a machine is not always as fast. Schedules take turns for some rounds; then each run is
+    simulated with the lengths that it had, and with lengths drawn from the law that fits them.
+    Errors are by command, stage, step and run, of speed-ups and of the ranking, beside how much the
+    machine differs from itself, with a grade. A run during which other processes took more than 5 %
+    of the machine is timed again, twice at most:
 
     \b
       grade   median |error| of a step   worst schedule   speed-ups   tau
@@ -144,8 +145,12 @@ def _run(
     loaded = load_scenario(scenario, console.overrides(sets))
     chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules)}
     rounds = real_module("rounds", "running for real")
-    table = _table(loaded, [*chosen.values()], costs, budget, out)
+    parts: list[Path] = []
     for name, repeat in rounds.rounds([*chosen], repeats):
+        if costs is None and repeat == len(parts):
+            part = out / f"costs-{repeat}.csv"
+            _measure(loaded, [*chosen.values()], budget / repeats, part)
+            parts.append(part)
         header = header_of(
             loaded, chosen[name], seed=None, steps=steps, spans=True, role="measured"
         )
@@ -160,31 +165,36 @@ def _run(
             file=sys.stderr,
             flush=True,
         )
-    return table, [*chosen]
+    return _joined(parts, out / TABLE) if costs is None else costs, [*chosen]
 
 
-def _table(
-    scenario: Scenario, schedules: list[Schedule], costs: Path | None, budget: float, out: Path
-) -> Path:
-    """The table that was named, or out/costs.csv: measured unless it is of this machine and that.
-
-    A table that was named is used whatever it is of; what differs is said with the results.
-    """
+def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, table: Path) -> None:
+    """A part of the table, unless there is one of this machine and these models."""
     from oppo_sim.costs import measurements
     from oppo_sim.costs.identity import differences
     from oppo_sim.runs import write_whole
 
-    if costs is not None:
-        measurements(str(costs.resolve()))
-        return costs
-    table = out / TABLE
     if table.exists():
         here = real_module("profile.measure", "profiling").described(scenario)
         other = differences(measurements(str(table.resolve())).provenance, here)
         if not other:
-            return table
+            return
         print(f"{table} is measured again: {'; '.join(other)}", file=sys.stderr)
-    write_whole(table, profile.measured(scenario, schedules, budget).text())
+    write_whole(table, profile.measured(scenario, schedules, budget_s).text())
+
+
+def _joined(parts: list[Path], table: Path) -> Path:
+    """One table of all rounds' measurements: each point's times count alike."""
+    from dataclasses import replace
+
+    from oppo_sim.costs import measurements
+    from oppo_sim.costs.measurements import as_text
+    from oppo_sim.runs import write_whole
+
+    found = [measurements(str(part.resolve())) for part in parts]
+    rows = tuple([row for one in found for row in one.rows])
+    said = {**found[-1].provenance, "parts": f"{len(found)}, one before each round"}
+    write_whole(table, as_text(replace(found[-1], rows=rows, provenance=said)))
     return table
 
 

@@ -11,6 +11,7 @@ to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from math import inf
 
 from oppo_sim.costs.interface import Costs, DecodeLaw
@@ -39,6 +40,7 @@ class ActorLane:
         self._emit = emit
         self._ran_dry = ran_dry  # asked for where a device's other work depends on it
         self._prefill_s = costs.prefill_s
+        self._is_padded = costs.by_row is not None  # every row reads as much as the longest
         self._round_s = round_s
         self._chunk_tokens: int | None = None
         self._round_end: int | None = None
@@ -152,7 +154,7 @@ class ActorLane:
             position, at_s = self._boundary(now_s)
             change = factor / self._speed
             if law is not self._laws[factor] or self._law is not self._laws.get(self._speed):
-                rows, context = len(self.batch.rows), self.batch.context
+                rows, context = len(self.batch.rows), self._context(position)
                 change = law.token_s(rows, context) / self._law.token_s(rows, context)
             self._set_anchor(position, now_s + (at_s - now_s) * change)
             self.batch.advance(position)
@@ -178,7 +180,7 @@ class ActorLane:
                 n -= 1
             return anchor + n, anchor_s + n * token_s
         rows = len(self.batch.rows)
-        context = self.batch.context - (self.batch.at - anchor) * rows
+        context = self._context(anchor)
         n = self._law.tokens_by(rows, context, anchor_s, now_s)
         at_s = anchor_s + self._law.span_s(rows, context, n)
         if at_s < now_s:
@@ -231,7 +233,8 @@ class ActorLane:
         rows = self.batch.by_end()
         last = self.batch.last_end()
         end = last if self._round_end is None else min(last, self._round_end)
-        flat = self._law.flat_s(len(self.batch.rows), self.batch.context, end - self._anchor)
+        context = self._context(self._anchor)
+        flat = self._law.flat_s(len(self.batch.rows), context, end - self._anchor)
         self._flat_s = flat if flat == self._least_s else None
         position, at_s = self._foresee(rows, end)
         self.plan.reverse()
@@ -245,6 +248,16 @@ class ActorLane:
         if self._requests:
             self._wake_at(self._reached_s)
 
+    def _context(self, position: int) -> int:
+        """KV tokens that an iteration reads from there on: of all rows, or as if all were the longest.
+
+        `position` is the anchor, or where the batch is.
+        """
+        rows = self.batch.rows
+        if self._is_padded:
+            return len(rows) * (position + max([r.prompt - r.offset for r in rows.values()]))
+        return self.batch.context - (self.batch.at - position) * len(rows)
+
     def _foresee(self, rows: Iterable[Row], end: int) -> tuple[int, float]:
         """Plan the finishes up to `end`, or to where memory is short: that position and when."""
         position, at_s, anchor, anchor_s = (
@@ -254,6 +267,9 @@ class ActorLane:
             self._anchor_s,
         )
         context, batch, flat_s = self.batch.context, len(self.batch.rows), self._flat_s
+        if self._is_padded:
+            rows = [*rows]
+            leads = [*accumulate([row.prompt - row.offset for row in reversed(rows)], max)]
         fits = self.batch.iterations_left(batch, context) > end - anchor
         for row in rows:
             if row.end > end:
@@ -261,7 +277,8 @@ class ActorLane:
             if not fits and position + self.batch.iterations_left(batch, context) < row.end:
                 break
             if flat_s is None:
-                at_s += self._law.span_s(batch, context, row.end - position)
+                held = batch * (position + leads[batch - 1]) if self._is_padded else context
+                at_s += self._law.span_s(batch, held, row.end - position)
             else:
                 at_s = anchor_s + (row.end - anchor) * flat_s
             self.plan.append((at_s, row))
@@ -272,7 +289,10 @@ class ActorLane:
             end = min(end, position + self.batch.iterations_left(batch, context))
         if flat_s is not None:
             return end, anchor_s + (end - anchor) * flat_s
-        return end, at_s + self._law.span_s(batch, context, end - position) if batch else at_s
+        if not batch:
+            return end, at_s
+        held = batch * (position + leads[batch - 1]) if self._is_padded else context
+        return end, at_s + self._law.span_s(batch, held, end - position)
 
     def _stall_s(self) -> float:
         seconds = self._due_s

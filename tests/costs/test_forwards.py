@@ -7,6 +7,9 @@ import pytest
 from oppo_sim.costs import Measured, Measurements, Row
 from oppo_sim.costs.forwards import groups, micro_batches
 from oppo_sim.costs.measurements import as_text, parse_measurements
+from oppo_sim.simulator import SimPyMachine
+from tests.simulator.hand import ACTOR, LONG, SCORER, TRAINER, hear, starts
+from tests.simulator.lab import Work
 
 SAID = {"grouped": "yes", "micro_batch": "2", "mini_batches": "1"}
 
@@ -75,3 +78,18 @@ def test_a_table_is_read_as_it_is_written() -> None:
     read = parse_measurements("mine", as_text(written))
     assert read == written
     assert read.provenance == said
+
+
+def test_every_row_of_a_batch_reads_as_much_as_the_longest() -> None:
+    """A token takes 1 s, and 1 s for each token of the longest row's context.
+
+    10 tokens of prompt are prefilled in 1 s; then 11 and 12 s, whatever the other row holds, which
+    is alone with 2 tokens in the end: 3 s.
+    """
+    rows = [Row("decode", n, n * x, n, 1.0 + x) for n in (1, 2) for x in (0, 1000)]
+    rows += [Row(task, 1, 0, 10, 1.0) for task in ("prefill", "score", "train")]
+    costs = Measured(measurements=Measurements("mine", tuple(rows), {"grouped": "yes"}))
+    machine = SimPyMachine((ACTOR, SCORER, TRAINER), costs, Work((3, 2), (0, 10), cap=LONG))
+    machine.submit(starts(0, 1))
+    told = [(event.rollout, round(event.at_s, 6)) for event in hear(machine, 2)]  # type: ignore[union-attr]
+    assert told == [(1, 24.0), (0, 27.0)]
