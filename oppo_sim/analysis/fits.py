@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -96,12 +97,21 @@ def _shipped(stage: str) -> Fit:
 
 def read(stage: str, text: str) -> Fit:
     """The inverse of `written`; ValueError names a bad cell."""
-    return Fit(stage, tuple([_candidate(stage, row) for row in csv.DictReader(io.StringIO(text))]))
+    lines = csv.DictReader(io.StringIO(text))
+    return Fit(stage, tuple([_candidate(f"{stage}.csv", row) for row in lines]))
+
+
+def rounded(candidate: Candidate) -> Candidate:
+    """As it is read again after it was written, so that a fit that was stopped is the same fit."""
+    return read("", written(Fit("", (candidate,)))).candidates[0]
 
 
 def written(fit: Fit) -> str:
     """As a CSV, a candidate per line: the accepted ones first, by their error."""
-    ordered = sorted(fit.candidates, key=lambda c: (not c.accepted, c.error, c.lengths, c.most))
+    ordered = sorted(
+        fit.candidates,
+        key=lambda c: (not c.accepted, c.error, c.lengths, c.max_response_tokens, c.most),
+    )
     rows = list(dict.fromkeys(row for c in ordered for row in c.values))
     table = io.StringIO()
     writer = csv.DictWriter(table, [*_OWN, *rows], lineterminator="\n")
@@ -123,22 +133,38 @@ def _cell(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def _candidate(stage: str, row: Mapping[str, str]) -> Candidate:
+def _candidate(file: str, row: Mapping[str | None, Any]) -> Candidate:
     own: dict[str, Any] = {}
-    for name in _OWN:
-        cell = row.get(name)
+    values: dict[str, float] = {}
+    for name, cell in row.items():  # None: a cell that is missing; the name of those too many
         try:
-            own[name] = _READ.get(name, float)(cell)
-        except (TypeError, ValueError):
-            raise ValueError(f"fits/{stage}.csv: {name} = {cell!r}: cannot be read") from None
-    values = {name: float(v) for name, v in row.items() if name not in _OWN and v}
+            if name in _OWN:
+                own[name] = _READ.get(name, _number)(cell)
+            elif name is None or cell is None:
+                raise ValueError
+            elif cell:
+                values[name] = _number(cell)
+        except (TypeError, ValueError, KeyError):
+            raise ValueError(
+                f"{file}: {name or 'a cell too many'} = {cell!r}: cannot be read"
+            ) from None
+    missing = [name for name in _OWN if name not in own]
+    if missing:
+        raise ValueError(f"{file}: has no column {missing[0]!r}")
     return Candidate(**own, values=values)
+
+
+def _number(cell: str) -> float:
+    number = float(cell)
+    if not isfinite(number):
+        raise ValueError
+    return number
 
 
 _READ: dict[str, Any] = {
     "lengths": str,
     "max_response_tokens": int,
     "most": int,
-    "prefill_mfu": lambda cell: float(cell) if cell else None,
+    "prefill_mfu": lambda cell: None if cell == "" else _number(cell),
     "accepted": lambda cell: {"yes": True, "no": False}[cell],
 }

@@ -12,7 +12,7 @@ from oppo_sim.calibration.protocol import Protocol, Tail
 from oppo_sim.calibration.rows import Progress, fit, overrides
 from oppo_sim.calibration.written import toml
 from oppo_sim.config import load_scenario
-from oppo_sim.runs import write_whole
+from oppo_sim.runs import RunError, write_whole
 
 
 def refit(
@@ -20,14 +20,12 @@ def refit(
 ) -> dict[str, Fit]:
     """Fit, and write each stage's candidates and its scenarios with the shown one's numbers.
 
-    RunError for a folder of something else, or of another version of the code.
+    RunError for a folder of something else or of another version of the code, or a damaged file.
     """
     claims.claim(out, _header(), resume=resume)
     kept: dict[str, list[Candidate]] = {}
     for stage in protocol.stages:
-        file = out / f"{stage.name}.csv"
-        text = file.read_text("utf-8") if file.exists() else ""
-        kept[stage.name] = list(fits.read(stage.name, text).candidates)
+        kept[stage.name] = _kept(out, stage.name)
     known = {name: tuple(candidates) for name, candidates in kept.items()}
 
     def found(stage: str, candidate: Candidate) -> None:
@@ -51,6 +49,15 @@ def changes(protocol: Protocol, fitted: Mapping[str, Fit]) -> dict[str, dict[str
         for scenario in stage.scenarios:
             found[scenario] = overrides(stage, tail, parameters)
     return found
+
+
+def _kept(out: Path, stage: str) -> list[Candidate]:
+    file = out / f"{stage}.csv"
+    try:
+        text = file.read_text("utf-8") if file.exists() else ""
+        return list(fits.read(stage, text).candidates)
+    except ValueError as error:
+        raise RunError(f"{out}: {error}; remove the file to fit this stage anew") from None
 
 
 def _write(out: Path, one: Fit) -> None:

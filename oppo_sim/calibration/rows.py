@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from oppo_sim.analysis import pool
-from oppo_sim.analysis.fits import Candidate, Fit
+from oppo_sim.analysis.fits import Candidate, Fit, rounded
 from oppo_sim.analysis.paper import PaperRow
 from oppo_sim.analysis.parts import Measured, Part, run_part
 from oppo_sim.calibration.protocol import MOST_MFU, Protocol, Stage, Tail, tails
@@ -62,10 +62,11 @@ def fit(
         done += len(tried[stage.name]) - len(tasks)
         candidates = list(there.values())
         for _, solved in pool.each(_solve, tasks, min(jobs, max(1, len(tasks)))):
-            candidates.append(solved.candidate)
+            candidate = rounded(solved.candidate)
+            candidates.append(candidate)
             done += 1
             if found is not None:
-                found(stage.name, solved.candidate)
+                found(stage.name, candidate)
             if progress is not None:
                 progress(done, total)
         fits[stage.name] = Fit(stage.name, tuple(candidates))
