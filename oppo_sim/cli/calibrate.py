@@ -73,7 +73,7 @@ def calibrate(
       oppo calibrate verl-gpg-qwen2-7b-math-megatron       a public log
       oppo calibrate my.log --batch 1024 --out fitted      costs.toml, scenario.toml
       oppo compare fitted/scenario.toml --schedules trl,oppo
-      oppo calibrate paper --out fitted                    the shipped fits again: half an hour
+      oppo calibrate paper --out fitted                    the shipped fits again: 20 min or more
 
     With --out: calibration.json (every number with its role, fitted or held_out), costs.toml for
     the [costs] of a scenario, scenario.toml around it. The costs of a log are those of a sequential
@@ -131,10 +131,11 @@ def _paper(out: Path | None, resume: bool, jobs: int | None, as_json: bool) -> N
             + "; ".join(f"{role}: {', '.join(ids)}" for role, ids in rows.items()),
             fits_table(fit, stage.fitted + stage.holds_out, console.width()),
         )
+    console.show("\nOf one seed and 200 steps each: `oppo reproduce` takes more, and differs.")
     if out is not None:
-        console.show(f"\nWritten to {out}: candidates as CSV, scenarios as TOML.")
+        console.show(f"Written to {out}: candidates as CSV, scenarios as TOML.")
     else:
-        console.show("\nThese are shipped; --out DIR fits them again.")
+        console.show("These are shipped; --out DIR fits them again.")
 
 
 def _refuse_unknown(target: str) -> None:
