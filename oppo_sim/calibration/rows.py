@@ -253,9 +253,9 @@ def _unsure(free: Sequence[str], jacobian: NDArray[np.float64]) -> dict[str, flo
     """A standard error for each parameter, if every row is known to ROW_ERROR; inf: not told."""
     _, sizes, directions = np.linalg.svd(jacobian, full_matrices=True)
     sizes = np.concatenate([sizes, np.zeros(len(free) - len(sizes))])
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 * inf, which is not chosen
         spread = np.where(sizes > 1e-9, ROW_ERROR / sizes, inf)
-    parts = np.where(np.abs(directions) > 1e-6, np.abs(directions) * spread[:, None], 0.0)
+        parts = np.where(np.abs(directions) > 1e-6, np.abs(directions) * spread[:, None], 0.0)
     return dict(zip(free, np.sqrt((parts**2).sum(axis=0)).tolist(), strict=True))
 
 
