@@ -30,7 +30,8 @@ def commands() -> list[str]:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A folder in which the README's paths exist."""
-    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    for path in ("experiments", "tests/real/reference"):
+        shutil.copytree(ROOT / path, tmp_path / path)
     return tmp_path
 
 
