@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oppo_sim.calibration.run_costs import FittedRun
 
 DOCUMENT, COSTS, SCENARIO = "calibration.json", "costs.toml", "scenario.toml"
+FIT_SHARE = 0.3
 LENGTHS = "lengths.csv"  # of a run that was measured
 LEGEND = (
     "\nerror: held out, the median of |predicted / recorded - 1|, with an interval by bootstrap "
@@ -43,7 +44,7 @@ def calibrate(
         typer.Option(
             min=0.05, max=0.95, metavar="SHARE", help="Fit the first so much of the steps."
         ),
-    ] = 0.3,
+    ] = FIT_SHARE,
     batch: Annotated[
         int | None,
         typer.Option(
@@ -82,6 +83,15 @@ def calibrate(
     from oppo_sim.runs import claim_folder
 
     if target == "paper":
+        for option, given in (
+            ("--fit-share", fit_share != FIT_SHARE),
+            ("--batch", batch is not None),
+            ("--lanes", lanes != 1),
+            ("--date", date is not None),
+            ("--seed", seed != 0),
+        ):
+            if given:
+                raise ValueError(f"{option} goes with a log or a run: leave it out")
         _paper(out, resume, jobs, as_json)
         return
     for option, given in (("--resume", resume), ("--jobs", jobs is not None)):

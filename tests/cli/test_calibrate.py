@@ -113,6 +113,9 @@ def test_the_papers_fits_are_shown_with_their_roles(oppo: Oppo) -> None:
     [
         ("paper --resume", "--resume needs --out DIR"),
         ("verl-gpg-qwen2-7b-math --jobs 2", "--jobs goes with `oppo calibrate paper`"),
+        ("paper --batch 8", "--batch goes with a log or a run"),
+        ("paper --fit-share 0.5", "--fit-share goes with a log or a run"),
+        ("paper --seed 1", "--seed goes with a log or a run"),
     ],
 )
 def test_options_of_the_papers_fit_go_with_it(oppo: Oppo, arguments: str, said: str) -> None:
