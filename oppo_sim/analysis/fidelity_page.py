@@ -70,18 +70,25 @@ def _summary(document: Mapping[str, Any]) -> str:
     return _table(("", ""), rows)
 
 
+def step_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    """A schedule's name, its seconds per step, real and simulated, and how they differ."""
+    return (
+        one["schedule"],
+        f"{one['real_s']:.3f}",
+        f"{one['sim_s']:.3f}",
+        percent(one["error"], signed=True),
+        percent(one["median_abs_error"]),
+        percent(one["run_spread"]),
+    )
+
+
 def _schedules(schedules: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for one in schedules:
         speedup, drawn = one["speedup"], one["drawn"]
         rows.append(
             (
-                one["schedule"],
-                f"{one['real_s']:.3f}",
-                f"{one['sim_s']:.3f}",
-                percent(one["error"], signed=True),
-                percent(one["median_abs_error"]),
-                percent(one["run_spread"]),
+                *step_cells(one),
                 f"{speedup['real']:.3f} ({speedup['low']:.3f} to {speedup['high']:.3f})",
                 f"{speedup['simulated']:.3f}",
                 percent(speedup["error"], signed=True),

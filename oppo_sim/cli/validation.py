@@ -50,7 +50,7 @@ def _tables(schedules: list[dict[str, Any]]) -> tuple[Table, Table]:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from oppo_sim.analysis.fidelity_page import percent
+    from oppo_sim.analysis.fidelity_page import percent, step_cells
 
     table = Table(box=SIMPLE, pad_edge=False)
     columns = ("schedule", "real s", "sim s", "error", "|error|", "spread", "speed-up")
@@ -62,12 +62,7 @@ def _tables(schedules: list[dict[str, Any]]) -> tuple[Table, Table]:
     for one in schedules:
         speedup, drawn = one["speedup"], one["drawn"]
         table.add_row(
-            one["schedule"],
-            f"{one['real_s']:.3f}",
-            f"{one['sim_s']:.3f}",
-            percent(one["error"], signed=True),
-            percent(one["median_abs_error"]),
-            percent(one["run_spread"]),
+            *step_cells(one),
             f"{speedup['real']:.2f}",
             f"{speedup['simulated']:.2f}",
             percent(speedup["error"], signed=True),
