@@ -172,19 +172,6 @@ def test_costs_of_a_simulated_step_come_back_from_its_log(tmp_path: Path) -> Non
     )
 
 
-@pytest.fixture(scope="module")
-def public() -> Callable[[str], FittedLog]:
-    known: dict[str, FittedLog] = {}
-
-    def of(name: str) -> FittedLog:
-        if name not in known:
-            with shipped_log(name) as path:
-                known[name] = fit_log(path)
-        return known[name]
-
-    return of
-
-
 @pytest.mark.parametrize("name", shipped_logs())
 def test_public_logs_are_predicted_within_ten_percent(
     public: Callable[[str], FittedLog], name: str
