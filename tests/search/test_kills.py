@@ -15,6 +15,7 @@ from tests.search import kills
 from tests.search.conftest import tables
 
 
+@pytest.mark.slow
 def test_the_table_is_the_same_however_often_the_sweep_was_killed(tmp_path: Path) -> None:
     file = tmp_path / "sweep.toml"
     file.write_text(kills.SWEEP)
