@@ -19,6 +19,7 @@ import numpy as np
 from oppo_real.bench.systems import System, Timed, serve
 from oppo_real.bench.task import FULL, TINY, Task
 from oppo_real.machine.processes import end
+from oppo_real.profile.busy import busy_s
 from oppo_sim.engine import EngineError
 
 TASKS = {"full": FULL, "tiny": TINY}
@@ -172,12 +173,12 @@ def bench_real(
             turn(warmup)
         elsewhere: list[float] = []
         for number in range(rounds):
-            busy_s, began_s = _busy_s(), time.monotonic()
+            before_s, began_s = busy_s(), time.monotonic()
             for name in [*SYSTEMS] if number % 2 else [*reversed(SYSTEMS)]:
                 timed[name].append(turns[name](steps))
             own_s = sum(step.cpu_s for name in SYSTEMS for step in timed[name][-1])
             whole_s = (time.monotonic() - began_s) * (os.cpu_count() or 1)
-            elsewhere.append(max(0.0, _busy_s() - busy_s - own_s) / whole_s)
+            elsewhere.append(max(0.0, busy_s() - before_s - own_s) / whole_s)
             if progress is not None:
                 progress(number + 1, rounds)
     return RealBench(
@@ -189,16 +190,6 @@ def bench_real(
         elsewhere=elsewhere,
         timed=timed,
     )
-
-
-def _busy_s() -> float:
-    """CPU seconds that the whole machine has worked; 0 where the system does not tell."""
-    try:
-        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    except OSError:
-        return 0.0
-    user, nice, system, _, _, irq, softirq, *_ = map(int, ticks)
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

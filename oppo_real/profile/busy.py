@@ -19,11 +19,11 @@ class Busy:
         return max(0.0, all_of_it - own) / (wall * (os.cpu_count() or 1))
 
     def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), time.process_time(), _busy_s()
+        return time.monotonic(), time.process_time(), busy_s()
 
 
-def _busy_s() -> float:
-    """CPU seconds that the whole machine has worked."""
+def busy_s() -> float:
+    """CPU seconds that the whole machine has worked; 0 where the system does not tell."""
     try:
         ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:

@@ -249,7 +249,7 @@ class ActorLane:
             self._wake_at(self._reached_s)
 
     def _context(self, position: int) -> int:
-        """KV tokens that an iteration reads from there on: of all rows, or as if all were the longest.
+        """KV tokens that an iteration reads from there on: of all rows, or all as the longest.
 
         `position` is the anchor, or where the batch is.
         """
