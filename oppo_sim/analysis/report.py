@@ -87,8 +87,9 @@ def report(
     fits: Mapping[str, Fit],
     registered: Fit,
     findings: Sequence[Mapping[str, Any]],
+    runs: str,
 ) -> str:
-    """The page as Markdown; pictures are named by their file."""
+    """The page as Markdown; pictures are named by their file. `runs`: how many and how long."""
     rows = {outcome.row.id: outcome for outcome in outcomes}
     conditions = (*bars(outcomes), *orderings(outcomes))
     lines = [
@@ -97,7 +98,7 @@ def report(
         "Every number is simulated unless it is called the paper's; none was measured on a GPU. "
         "*Fitted*: the scenario was fitted to it. *Held out*: it was not, though the people who "
         "chose the protocol had seen it. *Scenario*: a stated mechanism, no prediction. *Assumed*: "
-        "put in. Intervals are 80 %, over seeds and all accepted fits.",
+        f"put in. Intervals are 80 %, over seeds and all accepted fits. Simulated: {runs}.",
         "",
         "## What was asked of it",
         "",

@@ -19,6 +19,7 @@ from oppo_sim.analysis.paper import Outcome, paper_rows
 from oppo_sim.analysis.parts import Progress
 from oppo_sim.analysis.report import as_html, read_findings, report
 from oppo_sim.analysis.reproduced import COMMON, readme
+from oppo_sim.analysis.why import count
 from oppo_sim.config import Scenario
 from oppo_sim.runs import write_whole
 
@@ -157,6 +158,12 @@ def _write(out: Path, reproduction: Reproduction, findings: Path | None) -> None
     write_whole(out / "paper_rows.csv", table.getvalue())
 
 
+def _runs(reproduction: Reproduction) -> str:
+    steps = sorted({comparison.steps for comparison in reproduction.comparisons})
+    length = " to ".join(map(str, dict.fromkeys((steps[0], steps[-1]))))
+    return f"{count(len(reproduction.comparisons[0].seeds), 'seed')}, runs of {length} steps"
+
+
 def _pictures(reproduction: Reproduction) -> dict[str, bytes]:
     """By file name."""
     outcomes, comparisons = reproduction.outcomes, reproduction.comparisons
@@ -182,7 +189,9 @@ def _write_report(
     for finding in found:
         assert findings is not None
         shown[finding["figure"]] = (findings / finding["figure"]).read_bytes()
-    text = report(reproduction.outcomes, reproduction.fits, registered_fit(), found)
+    text = report(
+        reproduction.outcomes, reproduction.fits, registered_fit(), found, _runs(reproduction)
+    )
     out.mkdir(exist_ok=True)
     for name, picture in shown.items():
         write_whole(out / name, picture)

@@ -18,7 +18,7 @@ def page(**simulated: float) -> dict[str, str]:
         for row in paper_rows()
         if (mean := simulated.get(row.id.replace("-", "_"))) is not None
     ]
-    text = report(outcomes, shipped_fits(), registered_fit(), [])
+    text = report(outcomes, shipped_fits(), registered_fit(), [], "5 seeds")
     sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")}
     return {claim.rows[0]: sections[claim.says].split("**")[1] for claim in CLAIMS}
 

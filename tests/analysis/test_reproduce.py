@@ -130,6 +130,7 @@ def test_the_page_has_every_row_and_needs_nothing_else(folder: Path) -> None:
     text = (folder / "report" / "report.md").read_text()
     for name in IDS:
         assert f"| {name} | " in text
+    assert "Simulated: 2 seeds, runs of 4 steps." in text
     page = (folder / "report" / "index.html").read_text()
     assert page.count("data:image/png;base64,") == text.count("![") >= 7
     assert "<table>" in page
