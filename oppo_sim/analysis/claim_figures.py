@@ -12,6 +12,8 @@ from oppo_sim.analysis.compare import Comparison
 from oppo_sim.analysis.measures import CHUNKS
 from oppo_sim.analysis.paper import Outcome
 
+COLOURS = (BLUE, ORANGE, GREEN, VERMILION, GREY)
+
 
 def chunk_sweep(outcomes: Sequence[Outcome], sweeps: Sequence[Comparison]) -> bytes:
     """Seconds per step by chunk, for each row that is about chunks, as a PNG."""
@@ -49,13 +51,21 @@ def fixed_or_dynamic(outcomes: Sequence[Outcome]) -> bytes:
     return _bars(shown, "speed-up over TRL (x)", "Fixed and dynamic D (simulated)")
 
 
-def lateness(comparisons: Sequence[Comparison], schedule: str = "oppo") -> bytes:
-    """How late rollouts are trained, for each scenario with the schedule, as a PNG."""
+def workloads(outcomes: Sequence[Outcome]) -> set[str]:
+    """The scenarios that stand for the paper's workloads on its own machine."""
+    rows = [outcome.row for outcome in outcomes]
+    return {r.scenario for r in rows if r.measure == "speedup" and r.role != "scenario"}
+
+
+def lateness(
+    outcomes: Sequence[Outcome], comparisons: Sequence[Comparison], schedule: str = "oppo"
+) -> bytes:
+    """How late the schedule trains rollouts, for each of the paper's workloads, as a PNG."""
     figure = canvas.figure(5.6, 3.4)
     axes = figure.add_subplot()
-    shown = [c for c in comparisons if any(s.name == schedule for s in c.standings)]
+    named = workloads(outcomes)
+    shown = [c for c in comparisons if c.scenario in named]
     width = 0.8 / len(shown)
-    colours = (BLUE, ORANGE, GREEN, VERMILION, GREY)
     for place, comparison in enumerate(shown):
         shares = [0.0, 0.0, 0.0]
         for metrics in comparison[schedule].metrics:
@@ -63,8 +73,7 @@ def lateness(comparisons: Sequence[Comparison], schedule: str = "oppo") -> bytes
                 shares[min(late, 2)] += rollouts
         x = [at + width * (place - (len(shown) - 1) / 2) for at in range(3)]
         percent = [100 * share / sum(shares) for share in shares]
-        colour = colours[place % len(colours)]
-        axes.bar(x, percent, width, color=colour, label=comparison.scenario)
+        axes.bar(x, percent, width, color=COLOURS[place], label=comparison.scenario)
     axes.set_xticks(range(3), ["at once", "one step late", "two or more"])
     axes.set_ylabel("rollouts trained (%)")
     axes.set_title(f"How late {schedule} trains (simulated)", loc="left")

@@ -162,7 +162,7 @@ def _verdict(outcomes: Sequence[Outcome]) -> str:
 def _decided(condition: str, conditions: Sequence[Bar]) -> str:
     for text, holds in conditions:
         if text.startswith(condition):
-            return f"{'Agrees' if holds else 'Does not agree'}: {text}."
+            return f"{'Holds' if holds else 'Does not hold'} here: {text}."
     return "Not decided: the runs were too short."
 
 

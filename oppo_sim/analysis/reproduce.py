@@ -175,7 +175,7 @@ def _pictures(reproduction: Reproduction) -> dict[str, bytes]:
             "time_to_reward.png": figures.reward_curves(outcomes, comparisons),
             "chunk_sweep.png": claim_figures.chunk_sweep(outcomes, reproduction.sweeps),
             "fixed_or_dynamic_d.png": claim_figures.fixed_or_dynamic(outcomes),
-            "lateness.png": claim_figures.lateness(comparisons),
+            "lateness.png": claim_figures.lateness(outcomes, comparisons),
             "two_nodes.png": claim_figures.two_nodes(outcomes, comparisons),
         }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from oppo_sim.analysis.claim_figures import COLOURS, workloads
 from oppo_sim.analysis.fits import registered_fit, shipped_fits
 from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.paper import Outcome, paper_rows
@@ -32,11 +33,24 @@ def test_a_claim_of_numbers_agrees_where_every_row_that_was_not_fitted_is_near()
 
 
 def test_a_claim_without_numbers_is_decided_by_its_condition_and_not_by_other_rows() -> None:
-    assert page(T1a=1.85, D4=1.6, D8=1.7)["D4"].startswith("Agrees: stackexchange-7b: dynamic D")
-    assert page(T1a=1.85, D4=1.6, D8=1.9)["D4"].startswith("Does not agree: ")
+    assert page(T1a=1.85, D4=1.6, D8=1.7)["D4"].startswith(
+        "Holds here: stackexchange-7b: dynamic D"
+    )
+    assert page(T1a=1.85, D4=1.6, D8=1.9)["D4"].startswith("Does not hold here: ")
     assert page(T1a=1.85)["D4"].startswith("Not decided")
-    assert page(Q1_0=0.8, Q1_1=0.19, Q1_2=0.01)["Q1-0"].startswith("Agrees: Q1: most at once")
-    assert page(Q1_0=0.4, Q1_1=0.5, Q1_2=0.1)["Q1-0"].startswith("Does not agree: ")
+    assert page(Q1_0=0.8, Q1_1=0.19, Q1_2=0.01)["Q1-0"].startswith("Holds here: Q1: most at once")
+    assert page(Q1_0=0.4, Q1_1=0.5, Q1_2=0.1)["Q1-0"].startswith("Does not hold here: ")
+
+
+def test_lateness_is_shown_of_the_papers_workloads_in_colours_that_differ() -> None:
+    outcomes = [Outcome(row=row, simulated=None) for row in paper_rows()]
+    assert workloads(outcomes) == {
+        "stackexchange-7b",
+        "stackexchange-3b",
+        "opencoder-3b",
+        "gsm8k-7b",
+    }
+    assert len(set(COLOURS)) == len(COLOURS) >= 4
 
 
 FINDING = {"question": "Why?", "paragraph": "So.", "name": "why", "figure": "why.png"}
