@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import floor, log10
 from typing import NamedTuple
 
-from oppo_sim.analysis.intervals import Mean
+from oppo_sim.analysis.intervals import CONFIDENCE, Mean
 from oppo_sim.analysis.metrics import STAGES, Metrics
 from oppo_sim.policies import Schedule
 
@@ -60,13 +60,14 @@ def same_run(one: Side, other: Side) -> bool:
     return replace(other.metrics, chunk_tokens=one.metrics.chunk_tokens) == one.metrics
 
 
-def times(first: str, speedup: Mean) -> str:
+def times(first: str, speedup: Mean, confidence: float = CONFIDENCE) -> str:
     """As in "1.65x trl (95 % interval 1.622 to 1.678)"."""
     ratio = f"{speedup.mean:.2f}"
     ratio = f"{speedup.mean:.3f}" if ratio == "1.00" else ratio
     if speedup.low is None or speedup.high is None:
         return f"{ratio}x {first} (1 seed, so no interval)"
-    return f"{ratio}x {first} (95 % interval {speedup.low:.3f} to {speedup.high:.3f})"
+    reach = f"{speedup.low:.3f} to {speedup.high:.3f}"
+    return f"{ratio}x {first} ({percent(confidence)} interval {reach})"
 
 
 def skipped(side: Side, speedup: Mean) -> str:

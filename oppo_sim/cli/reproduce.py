@@ -115,12 +115,17 @@ def _print(found: Reproduction, out: Path | None) -> None:
 
 
 def _verdict(found: Reproduction) -> str:
-    """Who is faster, and by how much, in a sentence."""
+    """Who is faster, and by how much, in a sentence: of the rows that are no stated mechanism's."""
     from oppo_sim.analysis.bars import speedups
+    from oppo_sim.analysis.paper import CONFIDENCE
     from oppo_sim.analysis.why import times
 
-    rows = [(row, mean) for row, mean in speedups(found.outcomes) if row.schedule == "oppo"]
-    simulated = [f"{times(row.baseline, mean)} on {row.scenario}" for row, mean in rows]
+    rows = [
+        (row, mean)
+        for row, mean in speedups(found.outcomes)
+        if row.schedule == "oppo" and row.role != "scenario"
+    ]
+    simulated = [f"{times(row.baseline, mean, CONFIDENCE)} on {row.scenario}" for row, mean in rows]
     if any(mean.includes(1) for _, mean in rows):
         return (
             f"Not decided whether OPPO is faster: {'; '.join(simulated)}: an interval includes 1; "

@@ -123,6 +123,10 @@ def test_reproduce_prints_the_rows_and_why(oppo: Oppo, tmp_path: Path) -> None:
     assert code == 0
     for words in ("T1b", "assumed", "inter > intra > 1", "Why, on stackexchange-3b (simulated)"):
         assert words in out
+    first = out.split("\n\n")[0]
+    assert "80 % interval" in first  # that of the rows, not the 95 % of the comparisons below
+    assert "95 %" not in first
+    assert "two-node" not in first  # a stated mechanism is no evidence of who is faster
     assert max(map(len, out.splitlines())) <= 80
     assert {"paper_rows.csv", "paper_rows.png", "README.md"} < set(contents(tmp_path / "paper"))
     document = json.loads(oppo("reproduce", *FAST, "--seed", 3, "--json").out)
