@@ -29,6 +29,7 @@ HEARTBEAT_S = 2
 GRACE_S = 10  # without a heartbeat: the process is dead, and its trial is anybody's
 POLL_S = 0.5
 OPENINGS = 10  # tries
+NEIGHBOUR = 3  # every third trial is the best one's nearest neighbour
 REPEATS = 4  # proposals of what is known, after which its neighbour is taken
 FIRST = 10  # points, at most, that are spread over the space before any is proposed
 RESULT, STATUS, UNITS, BASELINE = "result", "status", "units", "baseline"
@@ -116,7 +117,20 @@ class Searcher:
             place = done + running + repeats
             if place < first and not waiting:
                 self._study.enqueue_trial(beginnings[place])
+            elif not waiting and not repeats and place % NEIGHBOUR == 0:
+                self._enqueue_neighbour()
             repeats = 0 if self._one(done, repeats) else repeats + 1
+
+    def _enqueue_neighbour(self) -> None:
+        """The nearest point to the best so far that is new, where points can be counted."""
+        if self._space.size is None or self._space.size > MOST_LISTED:
+            return
+        every = tried(self._study)
+        front = self._search.goals.front([one.result for one in every if one.status == SETTLED])
+        seen = {key(values) for values, _ in self._seen(-1)}
+        if front and len(seen) < self._space.size:
+            best = self._study.get_trials(deepcopy=False)[front[0].point]
+            self._study.enqueue_trial(self._space.nearest_new(best.params, seen))
 
     def _give_up_orphans(self) -> None:
         """What nobody is at any more is asked for again, with the runs that it has."""
@@ -170,7 +184,7 @@ class Searcher:
         """What is tried, or being tried, by anybody."""
         states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
         for trial in self._study.get_trials(deepcopy=False, states=states):
-            is_before = trial.state != TrialState.RUNNING or trial.number < own
+            is_before = trial.state != TrialState.RUNNING or own < 0 or trial.number < own
             if trial.number != own and is_before and self._space.is_whole(trial.params):
                 yield self._space.values(trial.params), trial.params
 
