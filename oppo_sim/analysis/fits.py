@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from math import isfinite
@@ -15,6 +15,7 @@ import numpy as np
 STAGES = ("chat", "gsm8k", "opencoder")
 REGISTERED = "chat-rounds-of-500"  # the chat stage with the chunk that was registered first
 LEAST, MOST = 0.1, 0.9  # quantiles: intervals are 80 %
+WIDE = 2.0  # a factor between accepted values of a parameter that the rows leave open
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,15 @@ class Fit:
         values = np.array([[c.values[row] for row in rows] for c in self.accepted])
         off = np.abs(values / np.median(values, axis=0) - 1) if rows else values
         return self.accepted[int(np.argmin((off**2).sum(axis=1)))]
+
+    def untold(self, free: Iterable[str]) -> tuple[str, ...]:
+        """The free parameters that the rows do not tell: accepted values differ by over WIDE."""
+        found = []
+        for name in free:
+            values = [value for c in self.accepted if (value := getattr(c, name)) is not None]
+            if values and max(values) > WIDE * min(values):
+                found.append(name)
+        return tuple(found)
 
     def median(self, row: str) -> float | None:
         """Of the accepted candidates' values of a row."""

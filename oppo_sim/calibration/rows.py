@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 class Solved(NamedTuple):
-    """A candidate, and how well each free parameter is told by its rows (see UNKNOWN)."""
+    """A candidate, and how well its rows tell each free parameter with this tail (see UNKNOWN)."""
 
     candidate: Candidate
     unsure: Mapping[str, float]

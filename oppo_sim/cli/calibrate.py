@@ -141,6 +141,11 @@ def _paper(out: Path | None, resume: bool, jobs: int | None, as_json: bool) -> N
             + "; ".join(f"{role}: {', '.join(ids)}" for role, ids in rows.items()),
             fits_table(fit, stage.fitted + stage.holds_out, console.width()),
         )
+        if untold := fit.untold(stage.free):
+            console.show(
+                f"Not told by these rows, but only together with the tail: {', '.join(untold)} "
+                "(accepted values differ by more than a factor of 2)."
+            )
     console.show("\nOf one seed and 200 steps each: `oppo reproduce` takes more, and differs.")
     if out is not None:
         console.show(f"Written to {out}: candidates as CSV, scenarios as TOML.")

@@ -121,6 +121,12 @@ def test_shown_is_the_accepted_one_nearest_to_the_medians() -> None:
         _ = Fit("s", (outside,)).shown
 
 
+def test_a_parameter_that_accepted_candidates_disagree_on_is_not_told() -> None:
+    fit = Fit("s", (candidate(train_mfu=0.1), candidate(train_mfu=0.19, prefill_mfu=0.07)))
+    assert fit.untold(("train_mfu", "prefill_mfu")) == ("prefill_mfu",)  # 0.03 to 0.07
+    assert "train_mfu" in shipped_fits()["chat"].untold(("train_mfu", "decode_counts"))
+
+
 def test_a_fit_is_read_as_it_was_written() -> None:
     fit = Fit("s", (candidate(), candidate(most=16, prefill_mfu=None, accepted=False)))
     assert read("s", written(fit)) == fit
