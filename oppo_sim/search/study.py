@@ -29,6 +29,7 @@ HEARTBEAT_S = 2
 GRACE_S = 10  # without a heartbeat: the process is dead, and its trial is anybody's
 POLL_S = 0.5
 OPENINGS = 10  # tries
+ASKING, ASKING_S = 40, 0.05  # looks, and between them, for values that a trial is about to have
 NEIGHBOUR = 3  # every third trial is the best one's nearest neighbour
 REPEATS = 4  # proposals of what is known, after which its neighbour is taken
 FIRST = 10  # points, at most, that are spread over the space before any is proposed
@@ -166,6 +167,7 @@ class Searcher:
     def _objective(self, trial: Trial) -> list[float]:
         trial.set_user_attr(OWNER, signature())
         values = self._space.ask(trial)
+        self._let_earlier_ask(trial.number)
         seen = {key(v): params for v, params in self._seen(trial.number)}
         if key(values) in seen:
             if self._repeats >= REPEATS and (self._space.size or MOST_LISTED + 1) <= MOST_LISTED:
@@ -179,6 +181,14 @@ class Searcher:
         for bound in self._search.goals.bounds:
             trial.set_constraint(str(bound), bound.excess(result))
         return self._search.goals.losses(result)
+
+    def _let_earlier_ask(self, own: int) -> None:
+        """Of two trials of the same point the earlier stays: so its values have to be known."""
+        for _ in range(ASKING):
+            running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            if all(self._space.is_whole(t.params) for t in running if t.number < own):
+                return
+            time.sleep(ASKING_S)
 
     def _seen(self, own: int) -> Iterator[tuple[Values, dict[str, Any]]]:
         """What is tried, or being tried, by anybody."""
