@@ -1,6 +1,7 @@
-"""What holds for every test: no hub, no screen, one thread a process, no flaky deadlines."""
+"""What holds for every test: no hub, no screen, one thread a process, no flaky deadlines, Ctrl-C."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -8,6 +9,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Where the suite runs in the background, it is started with Ctrl-C ignored, and so are the processes
+# that tests interrupt; pytest has set a handler of its own everywhere else.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine must not fail a property; a failure prints what it takes to run it again.
 settings.register_profile("project", deadline=None, print_blob=True)
