@@ -1,4 +1,4 @@
-"""What holds for every test: no hub, no screen, one thread a process, no flaky deadlines, Ctrl-C."""
+"""What holds for every test: no hub, no screen, one thread, no flaky deadlines, Ctrl-C."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Where the suite runs in the background, it is started with Ctrl-C ignored, and so are the processes
-# that tests interrupt; pytest has set a handler of its own everywhere else.
+# A suite that runs in the background may be started with Ctrl-C ignored, and so are the processes
+# that tests interrupt; elsewhere Python has set its own handler.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

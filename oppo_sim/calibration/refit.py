@@ -9,7 +9,8 @@ from typing import Any
 from oppo_sim.analysis import claims, digests, fits
 from oppo_sim.analysis.fits import Candidate, Fit
 from oppo_sim.calibration.protocol import Protocol, Tail
-from oppo_sim.calibration.rows import Progress, fit, overrides
+from oppo_sim.calibration.row_values import overrides
+from oppo_sim.calibration.rows import Progress, fit
 from oppo_sim.calibration.written import toml
 from oppo_sim.config import load_scenario
 from oppo_sim.runs import RunError, write_whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
@@ -12,22 +12,27 @@ from scipy.optimize import least_squares
 
 from oppo_sim.analysis import pool
 from oppo_sim.analysis.fits import Candidate, Fit, rounded
-from oppo_sim.analysis.paper import PaperRow
 from oppo_sim.analysis.parts import Measured, Part, run_part
 from oppo_sim.calibration.protocol import MOST_MFU, Protocol, Stage, Tail, tails
+from oppo_sim.calibration.row_values import (
+    LOGARITHMIC,
+    SEED,
+    Key,
+    overrides,
+    paper,
+    simulated,
+    slopes,
+    value,
+)
 from oppo_sim.config import load_scenario
 
-STEPS, FINAL_STEPS, SEED = 100, 200, 0
+STEPS, FINAL_STEPS = 100, 200
 LEAST_MFU = 0.01
 START = {"prefill_mfu": 0.03, "decode_counts": 0.75, "wait_counts": 0.25}
 TRIES = 6  # simulations of all rows, per candidate
-LOGARITHMIC = ("train_mfu", "prefill_mfu")  # fitted by their logarithms
-UNKNOWN = (
-    0.5  # a standard error, in logarithms or shares, above which a parameter is not identified
-)
+UNKNOWN = 0.5  # a standard error (of logarithms, or shares) above which a parameter is not told
 ROW_ERROR = 0.025  # of a published ratio: 4,200 and 4,300 minutes are one number in the paper
 
-Key = tuple[str, str]  # scenario, schedule
 Progress = Callable[[int, int], None]
 
 
@@ -100,7 +105,7 @@ def solve(protocol: Protocol, stage: Stage, tail: Tail, counts: Mapping[str, flo
     parameters = problem.parameters(found.x)
     runs = simulated(stage, tail, parameters, stage.fitted, FINAL_STEPS)
     values = {row.id: value(row, runs, parameters) for row in stage.fitted}
-    errors = {row.id: abs(values[row.id] / _paper(row) - 1) for row in stage.fitted}
+    errors = {row.id: abs(values[row.id] / paper(row) - 1) for row in stage.fitted}
     worst, late_share = max(errors[row.id] for row in stage.fits), 0.0
     accepted = worst <= protocol.accepted_within
     if accepted:  # what is held out is simulated for those only that may be used
@@ -127,46 +132,6 @@ def solve(protocol: Protocol, stage: Stage, tail: Tail, counts: Mapping[str, flo
     return Solved(candidate, _unsure(stage.free, problem.jacobian(found.x)))
 
 
-def simulated(
-    stage: Stage,
-    tail: Tail,
-    parameters: Mapping[str, float],
-    rows: Sequence[PaperRow],
-    steps: int,
-    there: Collection[Key] = (),
-) -> dict[Key, Measured]:
-    """The runs that the rows compare, but for those that are there."""
-    keys = {(row.scenario, name) for row in rows for name in (row.baseline, row.schedule) if name}
-    runs = {}
-    for scenario_name, schedule in sorted(keys.difference(there)):
-        scenario = load_scenario(scenario_name, overrides(stage, tail, parameters))
-        part = Part(scenario=scenario, schedule=scenario.schedule(schedule), seed=SEED, steps=steps)
-        runs[scenario_name, schedule] = run_part(part)
-    return runs
-
-
-def overrides(stage: Stage, tail: Tail, parameters: Mapping[str, float]) -> dict[str, object]:
-    """What a candidate changes in the stage's scenarios."""
-    changed: dict[str, object] = {
-        "workload.lengths": tail.lengths,
-        "workload.max_response_tokens": tail.max_response_tokens,
-        "schedule.overcommit.most": tail.most,
-        "costs.efficiency.train_mfu": parameters["train_mfu"],
-    }
-    if "prefill_mfu" in stage.free:
-        changed["costs.efficiency.prefill_mfu"] = parameters["prefill_mfu"]
-    return changed
-
-
-def value(row: PaperRow, runs: Mapping[Key, Measured], parameters: Mapping[str, float]) -> float:
-    """A row's value in these runs: a ratio of step times, or a utilisation."""
-    own = runs[row.scenario, row.schedule]
-    if row.measure == "speedup":
-        return runs[row.scenario, row.baseline].metrics.mean_step_s / own.metrics.mean_step_s
-    assert own.spent is not None
-    return own.spent.counted(parameters["decode_counts"], parameters["wait_counts"])
-
-
 class _Problem:
     """Residuals and their slopes; a step is taken to be the sum of its exposed stages."""
 
@@ -184,13 +149,13 @@ class _Problem:
     def residuals(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         parameters, runs = self._at_point(x)
         return np.array(
-            [log(value(row, runs, parameters) / _paper(row)) for row in self._stage.fitted]
+            [log(value(row, runs, parameters) / paper(row)) for row in self._stage.fitted]
         )
 
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         parameters, runs = self._at_point(x)
-        slopes = [_slopes(row, runs, parameters) for row in self._stage.fitted]
-        return np.array([[slope[name] for name in self._stage.free] for slope in slopes])
+        found = [slopes(row, runs, parameters) for row in self._stage.fitted]
+        return np.array([[slope[name] for name in self._stage.free] for slope in found])
 
     def _at_point(self, x: NDArray[np.float64]) -> tuple[dict[str, float], dict[Key, Measured]]:
         parameters = self.parameters(x)
@@ -200,33 +165,6 @@ class _Problem:
             self._runs = simulated(self._stage, self._tail, parameters, rows, STEPS)
             self._at = at
         return parameters, self._runs
-
-
-def _slopes(
-    row: PaperRow, runs: Mapping[Key, Measured], parameters: Mapping[str, float]
-) -> dict[str, float]:
-    """Of the row's logarithm, by each parameter (see LOGARITHMIC)."""
-    own = runs[row.scenario, row.schedule]
-    longer = _shares(own)  # of the step: what a slower stage adds to it
-    if row.measure == "speedup":
-        before = _shares(runs[row.scenario, row.baseline])
-        return {**{name: longer[name] - before[name] for name in longer}, **_NO_COUNTS}
-    spent, counted = own.spent, value(row, runs, parameters)
-    assert spent is not None
-    return {
-        "train_mfu": longer["train_mfu"] - spent.train / counted,
-        "prefill_mfu": longer["prefill_mfu"] - spent.score / counted,
-        "decode_counts": spent.decode / counted,
-        "wait_counts": spent.wait / counted,
-    }
-
-
-_NO_COUNTS = {"decode_counts": 0.0, "wait_counts": 0.0}
-
-
-def _shares(run: Measured) -> dict[str, float]:
-    stages, step_s = run.metrics.stages_s, run.metrics.mean_step_s
-    return {"train_mfu": stages["training"] / step_s, "prefill_mfu": stages["scoring"] / step_s}
 
 
 def _oppo(
@@ -267,8 +205,3 @@ def _bounds(name: str, tail: Tail) -> tuple[float, float]:
     if name not in LOGARITHMIC:
         return 0.0, 1.0
     return log(LEAST_MFU), log(tail.most_mfu if name == "train_mfu" else MOST_MFU)
-
-
-def _paper(row: PaperRow) -> float:
-    assert row.paper is not None  # what is fitted or held out has a value
-    return row.paper

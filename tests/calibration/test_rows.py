@@ -13,7 +13,8 @@ from oppo_sim.analysis.paper import PaperRow
 from oppo_sim.calibration import rows
 from oppo_sim.calibration.protocol import Protocol, Stage, Tail, shipped_protocol
 from oppo_sim.calibration.refit import changes
-from oppo_sim.calibration.rows import solve, value
+from oppo_sim.calibration.row_values import LOGARITHMIC, simulated, slopes, value
+from oppo_sim.calibration.rows import solve
 from oppo_sim.config import load_scenario
 
 TRUE = {"train_mfu": 0.11, "prefill_mfu": 0.04, "decode_counts": 0.7, "wait_counts": 0.3}
@@ -28,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(stage: Stage, with_rows: tuple[PaperRow, ...]) -> tuple[PaperRow, ...]:
     """The rows as a machine with the true parameters would have published them."""
-    runs = rows.simulated(stage, TAIL, TRUE, with_rows, 12)
+    runs = simulated(stage, TAIL, TRUE, with_rows, 12)
     return tuple([replace(row, paper=value(row, runs, TRUE)) for row in with_rows])
 
 
@@ -60,14 +61,14 @@ def test_slopes_are_those_of_the_simulation(quick: None) -> None:
     """Nearly: forwards of reference and critic, at prefill_mfu, count as training."""
     chat = shipped_protocol().stages[0]
     row = next(row for row in chat.fits if row.id == "U1b")
-    slopes = rows._slopes(row, rows.simulated(chat, TAIL, TRUE, (row,), 12), TRUE)
+    found = slopes(row, simulated(chat, TAIL, TRUE, (row,), 12), TRUE)
     for name in TRUE:
         more = {**TRUE, name: TRUE[name] * 1.02}
         before, after = (
-            log(value(row, rows.simulated(chat, TAIL, p, (row,), 12), p)) for p in (TRUE, more)
+            log(value(row, simulated(chat, TAIL, p, (row,), 12), p)) for p in (TRUE, more)
         )
-        by = log(1.02) if name in rows.LOGARITHMIC else 0.02 * TRUE[name]
-        assert slopes[name] == pytest.approx((after - before) / by, rel=0.3, abs=0.05)
+        by = log(1.02) if name in LOGARITHMIC else 0.02 * TRUE[name]
+        assert found[name] == pytest.approx((after - before) / by, rel=0.3, abs=0.05)
 
 
 def test_the_shipped_scenarios_have_the_numbers_of_the_shown_candidates() -> None:
