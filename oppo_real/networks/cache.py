@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 WIDTH = 8  # widths that are read are multiples of this: fewer shapes, aligned masks
-PADDED_TOKENS = 16384  # of one forward at most, unless a single row is longer
 
 
 def _cache_name(backbone: nn.Module) -> str:
@@ -189,18 +188,3 @@ def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     longest = max(map(len, rows))
     filled = [[*row, *[0] * (longest - len(row))] for row in rows]
     return torch.tensor(filled, dtype=torch.long, device=device)
-
-
-def groups(lengths: Sequence[int]) -> list[list[int]]:
-    """Indices of rows to run in one padded forward each: at most half of any row is padding."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    found: list[list[int]] = []
-    for row in order:
-        if found:
-            longest = lengths[found[-1][0]]
-            fits = (len(found[-1]) + 1) * longest <= PADDED_TOKENS
-            if fits and 2 * lengths[row] >= longest:
-                found[-1].append(row)
-                continue
-        found.append([row])
-    return found

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from oppo_real.errors import ModelError
-from oppo_real.networks.cache import SlotCache, groups, padded
+from oppo_real.networks.cache import SlotCache, padded
 from oppo_real.networks.logprobs import LogitRule, head_of
 from oppo_real.networks.sampling import sample, uniforms
+from oppo_sim.costs.forwards import groups
 
 AHEAD = 32  # iterations whose uniforms are drawn at once
 Reason = Literal["stop", "cap"]

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from oppo_real.errors import ModelError
-from oppo_real.networks.cache import SlotCache, groups, padded
+from oppo_real.networks.cache import SlotCache, padded
 from oppo_real.networks.logprobs import LogitRule, Targets, head_of, token_logprobs
 from oppo_real.networks.rules import RuleReward
+from oppo_sim.costs.forwards import groups
 
 
 class ScoreChunk(NamedTuple):

@@ -24,12 +24,18 @@ def simulated(
 ) -> dict[Key, Measured]:
     """The runs that the rows compare, but for those that are there."""
     keys = {(row.scenario, name) for row in rows for name in (row.baseline, row.schedule) if name}
-    runs = {}
-    for scenario_name, schedule in sorted(keys.difference(there)):
-        scenario = load_scenario(scenario_name, overrides(stage, tail, parameters))
-        part = Part(scenario=scenario, schedule=scenario.schedule(schedule), seed=SEED, steps=steps)
-        runs[scenario_name, schedule] = run_part(part)
-    return runs
+    missing = sorted(keys.difference(there))
+    return {key: run(stage, tail, parameters, key, steps) for key in missing}
+
+
+def run(
+    stage: Stage, tail: Tail, parameters: Mapping[str, float], key: Key, steps: int
+) -> Measured:
+    """A schedule on a scenario of the stage, with a candidate's numbers."""
+    name, schedule = key
+    scenario = load_scenario(name, overrides(stage, tail, parameters))
+    part = Part(scenario=scenario, schedule=scenario.schedule(schedule), seed=SEED, steps=steps)
+    return run_part(part)
 
 
 def overrides(stage: Stage, tail: Tail, parameters: Mapping[str, float]) -> dict[str, object]:

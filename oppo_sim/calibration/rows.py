@@ -12,19 +12,17 @@ from scipy.optimize import least_squares
 
 from oppo_sim.analysis import pool
 from oppo_sim.analysis.fits import Candidate, Fit, rounded
-from oppo_sim.analysis.parts import Measured, Part, run_part
+from oppo_sim.analysis.parts import Measured
 from oppo_sim.calibration.protocol import MOST_MFU, Protocol, Stage, Tail, tails
 from oppo_sim.calibration.row_values import (
     LOGARITHMIC,
-    SEED,
     Key,
-    overrides,
     paper,
+    run,
     simulated,
     slopes,
     value,
 )
-from oppo_sim.config import load_scenario
 
 STEPS, FINAL_STEPS = 100, 200
 LEAST_MFU = 0.01
@@ -111,7 +109,8 @@ def solve(protocol: Protocol, stage: Stage, tail: Tail, counts: Mapping[str, flo
     if accepted:  # what is held out is simulated for those only that may be used
         runs |= simulated(stage, tail, parameters, stage.holds_out, FINAL_STEPS, runs)
         values |= {row.id: value(row, runs, parameters) for row in stage.holds_out}
-        late = _late(_oppo(stage, tail, parameters, runs))
+        own = (stage.scenarios[0], "oppo")
+        late = _late(runs.get(own) or run(stage, tail, parameters, own, FINAL_STEPS))
         if stage.counts:  # the 7B, whose lateness the paper tells
             values |= {f"Q1-{steps}": share for steps, share in enumerate(late)}
         late_share = late[2] / (late[1] + late[2]) if late[1] + late[2] else 0.0
@@ -165,18 +164,6 @@ class _Problem:
             self._runs = simulated(self._stage, self._tail, parameters, rows, STEPS)
             self._at = at
         return parameters, self._runs
-
-
-def _oppo(
-    stage: Stage, tail: Tail, parameters: Mapping[str, float], runs: Mapping[Key, Measured]
-) -> Measured:
-    """The stage's own run of OPPO, whatever its rows compare."""
-    name = stage.scenarios[0]
-    if (name, "oppo") in runs:
-        return runs[name, "oppo"]
-    scenario = load_scenario(name, overrides(stage, tail, parameters))
-    part = Part(scenario=scenario, schedule=scenario.schedule("oppo"), seed=SEED, steps=FINAL_STEPS)
-    return run_part(part)
 
 
 def _late(run: Measured) -> tuple[float, float, float]:

@@ -38,6 +38,10 @@ Steps = Annotated[
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Seed of lengths and rewards; else the scenario's.")
 ]
+PointSeeds = Annotated[
+    int | None,
+    typer.Option(min=1, max=10_000, metavar="N", help="Runs per point; else the file's."),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(min=1, help="Processes; one per core if not given. Results do not depend on it."),

@@ -43,10 +43,7 @@ def search(
     trials: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Points to try; else the file's.")
     ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, metavar="N", help="Runs per point; else the file's."),
-    ] = None,
+    seeds: console.PointSeeds = None,
     steps: console.Steps = None,
     sets: console.Sets = None,
     out: console.Out = None,

@@ -35,10 +35,7 @@ def sweep(
     file: Annotated[
         str, typer.Argument(metavar="SWEEP", help="A TOML file: scenario, axes, seeds, method.")
     ],
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, metavar="N", help="Runs per point; else the file's."),
-    ] = None,
+    seeds: console.PointSeeds = None,
     steps: console.Steps = None,
     sets: console.Sets = None,
     jobs: console.Jobs = None,

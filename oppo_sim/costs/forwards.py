@@ -18,9 +18,9 @@ PADDED_TOKENS = 16384  # of one forward at most, unless a single row is longer
 
 
 def groups(lengths: Sequence[int]) -> list[list[int]]:
-    """Indices of rows that share a forward: at most half of any row is padding.
+    """Indices of rows to run in one padded forward each: at most half of any row is padding.
 
-    As `oppo_real.networks.cache.groups`, which a test holds it to.
+    The torch machine runs them so, and `Forwards` prices them so.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     found: list[list[int]] = []

@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from oppo_real.errors import ModelError
 from oppo_real.networks import cache as caches
 from oppo_real.networks.decoding import ContinuousBatch
+from oppo_sim.costs import forwards
 from tests.real import tiny
 
 SEED, CAP = 11, 24
@@ -354,10 +355,10 @@ def test_misuse_is_refused() -> None:
 
 def test_groups_pad_at_most_as_much_as_they_hold() -> None:
     for lengths in itertools.product([0, 1, 2, 3, 7, 100], repeat=3):
-        found = caches.groups(lengths)
+        found = forwards.groups(lengths)
         assert sorted(itertools.chain(*found)) == [0, 1, 2]
         for group in found:
             longest = max(lengths[row] for row in group)
             assert all(2 * lengths[row] >= longest for row in group)
-    sizes = [len(group) for group in caches.groups([caches.PADDED_TOKENS // 2] * 5)]
+    sizes = [len(group) for group in forwards.groups([forwards.PADDED_TOKENS // 2] * 5)]
     assert sizes == [2, 2, 1]
