@@ -6,8 +6,10 @@ import gc
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median_low
+from typing import NamedTuple
 
 from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
@@ -24,6 +26,7 @@ from oppo_sim.workload.loads import workload
 LENGTHS = "lengths.csv"  # response_tokens and prompt_tokens of rollout 0, 1, 2 ...
 MACHINE = "machine.json"  # what it ran on, and how much of that others took meanwhile
 CROWDED = 0.05  # of the machine, taken by other processes: then a run is timed again
+SLOWED = 1.1  # times the least CPU seconds of the same little work: then as well
 TRIES = 3
 BEYOND = 4  # batches of lengths beyond what was admitted: a simulation may admit a little more
 
@@ -63,31 +66,40 @@ def timed_run(
         state = State(schedule, on.backend.lanes(), on.limits)
         with RunJournal(out, header) as journal:
             recorder = SpanRecorder(on.backend.lanes(), journal.span)
-            busy = Busy()
-            for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
-                lengths |= zip(record.trained, record.tokens, strict=True)
-                journal.step(record)
-                yield record
-        elsewhere = busy.elsewhere()
-        about = {**identity(scenario, on.models), "elsewhere": elsewhere}
+            with Busy() as busy:
+                for record in run(on.backend, schedule, on.limits, header.steps, recorder, state):
+                    lengths |= zip(record.trained, record.tokens, strict=True)
+                    journal.step(record)
+                    yield record
+        disturbed = {"elsewhere": busy.elsewhere(), "probe_s": busy.probe_s()}
+        about = {**identity(scenario, on.models), **disturbed}
         write_whole(out / MACHINE, json.dumps(about, indent=2) + "\n")
         write_whole(out / LENGTHS, _lengths(scenario, schedule, header.seed, on, state, lengths))
 
 
+class Timed(NamedTuple):
+    """Mean seconds of a step; what others took of the machine; CPU seconds of a little work."""
+
+    step_s: float
+    elsewhere: float
+    probe_s: float
+
+
 def undisturbed(
-    scenario: Scenario, schedule: Schedule, header: Header, out: Path
-) -> tuple[float, float]:
+    scenario: Scenario, schedule: Schedule, header: Header, out: Path, fastest_s: float = inf
+) -> Timed:
     """A `timed_run` during which others left the machine alone, or the last of a few tries.
 
-    Mean seconds of a step, and the share of the machine that others took.
+    `fastest_s`: the least `probe_s` that was seen: cores that are slower now are disturbed as well.
     """
     for _ in range(TRIES):
         shutil.rmtree(out, ignore_errors=True)
         seconds = [record.seconds for record in timed_run(scenario, schedule, header, out)]
-        elsewhere = float(json.loads((out / MACHINE).read_bytes())["elsewhere"])
-        if elsewhere <= CROWDED:
+        about = json.loads((out / MACHINE).read_bytes())
+        found = Timed(sum(seconds) / len(seconds), about["elsewhere"], about["probe_s"])
+        if found.elsewhere <= CROWDED and found.probe_s <= SLOWED * fastest_s:
             break
-    return sum(seconds) / len(seconds), elsewhere
+    return found
 
 
 def _lengths(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 import torch
@@ -10,20 +11,33 @@ from oppo_real.machine.messages import News, Task, Worker
 from oppo_sim.engine.contract import Command
 
 
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Team:
-    """Lanes on one machine, each with a number of threads of its own."""
+    """Lanes on one machine, each with a number of threads of its own.
+
+    With those it borrows a lane has `most` at a time: the cores of this process, if not given.
+    """
 
     def __init__(
-        self, own: Mapping[str, int], use: Callable[[int], None] = torch.set_num_threads
+        self,
+        own: Mapping[str, int],
+        use: Callable[[int], None] = torch.set_num_threads,
+        most: int | None = None,
     ) -> None:
         self._own, self._use = own, use
+        self._most = cores() if most is None else most
         self._idle: dict[str, int] = dict(own)  # one write by one lane at a time is whole
         self._last: dict[str, int] = {}
 
     def begin(self, lane: str) -> None:
         """The lane works, with its own threads and those of all that do not."""
         self._idle[lane] = 0
-        number = self._own[lane] + sum([*self._idle.values()])
+        own = self._own[lane]
+        number = max(own, min(self._most, own + sum([*self._idle.values()])))
         if number != self._last.get(lane):
             self._last[lane] = number
             self._use(number)

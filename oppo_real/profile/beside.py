@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -12,11 +12,12 @@ import torch
 
 from oppo_real.profile.lanes import Subjects
 from oppo_real.profile.plan import Plan
-from oppo_real.profile.timing import Budget, Timing, timing
+from oppo_real.profile.tasks import Group, Visit
+from oppo_real.profile.timing import Series, Timing
 from oppo_real.profile.work import Decoding, Scoring, Training
 from oppo_sim.costs.measurements import Row
 
-LEAST = 4  # times of each
+LEAST = 3  # times of each in every pass
 
 
 class Work:
@@ -45,8 +46,8 @@ class Work:
             over.set()
 
 
-def side_by_side(one: Work, other: Work, seconds: float) -> tuple[Timing, Timing]:
-    """Both for that long, and until each was timed some times beside the other."""
+def side_by_side(one: Work, other: Work, seconds: float) -> tuple[list[float], list[float]]:
+    """Both for that long, and until each was timed some times beside the other: their times."""
     begin, over = threading.Barrier(3), threading.Event()
     threads = [
         threading.Thread(target=w.run, args=(begin, over), daemon=True) for w in (one, other)
@@ -70,26 +71,24 @@ def side_by_side(one: Work, other: Work, seconds: float) -> tuple[Timing, Timing
     return _while(one, other), _while(other, one)
 
 
-def _while(one: Work, other: Work) -> Timing:
+def _while(one: Work, other: Work) -> list[float]:
     """Of what began and ended while the other worked."""
     first, last = other.spans[0][0], other.spans[-1][1]
     inside = [s for begin, end, s in one.spans if begin >= first and end <= last]
-    return timing(inside or [s for *_, s in one.spans])
+    return inside or [s for *_, s in one.spans]
 
 
 class Side(NamedTuple):
     """One of two kinds of work."""
 
     kind: str
-    rows: int
-    work: Work
+    once: Callable[[], float]
+    threads: int
     row: Callable[[float], Row]  # of its seconds beside the other
     close: Callable[[], None]
 
 
-def beside_rows(
-    on: Subjects, plan: Plan, alone: Mapping[str, int], budget: Budget
-) -> Iterator[tuple[Row, Timing]]:
+def beside_group(on: Subjects, plan: Plan, alone: Mapping[str, int]) -> Group:
     """Decoding beside scoring; each beside an update where the trainer's devices let them.
 
     `alone`: torch threads of a lane while the lanes that lend it theirs do not work; a trainer
@@ -108,42 +107,58 @@ def beside_rows(
         pairs.append((("decode", plan.batch), ("train", plan.batch)))
     if trainer.isdisjoint(on.places["scorer"].devices):
         pairs.append((("score", few), ("train", plan.batch)))
-    for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
+    visits: list[Visit] = []
+    series: list[Series] = []
+    for pair in pairs:
         threads = {**alone, **({} if "train" in dict(pair) else own)}
         one, other = (_side(on, plan, threads, kind, rows) for kind, rows in pair)
-        found = side_by_side(one.work, other.work, budget.share(left, 8.0))
-        for side, beside, timed in ((one, other, found[0]), (other, one, found[1])):
+        both = _series(one, other), _series(other, one)
+        visits.append(_visit(one, other, both))
+        series += both
+
+    def rows() -> list[tuple[Row, Timing]]:
+        return [times.row() for times in series]
+
+    return Group(visits, rows)
+
+
+def _series(one: Side, beside: Side) -> Series:
+    return Series(lambda seconds: one.row(seconds)._replace(task=f"{one.kind}+{beside.kind}"))
+
+
+def _visit(one: Side, other: Side, series: Sequence[Series]) -> Visit:
+    def visit(share_s: float) -> None:
+        left, right = (Work(side.once, side.threads) for side in (one, other))
+        for times, found in zip(series, side_by_side(left, right, share_s), strict=True):
+            times.add(found)
+        for side in (one, other):
             side.close()
-            row = side.row(timed.seconds)
-            yield row._replace(task=f"{side.kind}+{beside.kind}"), timed
+
+    return visit
 
 
 def _side(on: Subjects, plan: Plan, threads: Mapping[str, int], kind: str, rows: int) -> Side:
     middle = (plan.prompt + plan.longest) // 2
     if kind == "decode":
         decoding = Decoding(on, rows, middle)
-        decoding.join()
-        work = Work(decoding.once, threads["actor"])
 
         def decoded(seconds: float) -> Row:
             return Row(kind, rows, round(rows * fmean(decoding.seen)), rows, seconds)
 
-        return Side(kind, rows, work, decoded, decoding.leave)
+        return Side(kind, decoding.once, threads["actor"], decoded, decoding.leave)
     if kind == "train":
         rows = plan.micro_rows * plan.minis
         training = Training(on, rows, middle, plan.minis == 1)
-        work = Work(training.once, threads["trainer"])
 
         def trained(seconds: float) -> Row:
             return Row(kind, rows, 0, rows * middle, seconds)
 
-        return Side(kind, rows, work, trained, lambda: None)
+        return Side(kind, training.once, threads["trainer"], trained, lambda: None)
     chunk = max(plan.chunks, default=max(1, (plan.longest - plan.prompt) // 4))
     tokens, context = (middle, 0) if kind == "open" else (chunk, plan.prompt + chunk)
     scoring = Scoring(on, rows, tokens, context, plan.longest)
-    work = Work(scoring.once, threads["scorer"])
 
     def scored(seconds: float) -> Row:
         return Row("score", rows, round(rows * fmean(scoring.seen)), rows * tokens, seconds)
 
-    return Side("score", rows, work, scored, scoring.drop)
+    return Side("score", scoring.once, threads["scorer"], scored, scoring.drop)

@@ -1,25 +1,66 @@
-"""How much of the machine other processes take while something is timed."""
+"""What disturbs a timing: how much of the machine other processes take, and how slow its cores are.
+
+Other processes are seen in the system's own account. That cores are slower than they were - hot,
+throttled, or shared with another virtual machine - is in no account: a little work that is always
+the same, timed in CPU seconds, tells.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
+from statistics import fmean
+
+EVERY_S = 0.25
+LOOPS = 40_000  # about a millisecond
 
 
 class Busy:
-    """What the machine's cores do, from now on."""
+    """What the machine's cores do, from now on; `close` it, or use it in a `with`."""
 
     def __init__(self) -> None:
         self._began = self._now()
+        self._probes: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="oppo-busy", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Busy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
 
     def elsewhere(self) -> float:
         """The share of all cores that other processes took; 0 where the system does not tell."""
         wall, own, all_of_it = (b - a for a, b in zip(self._began, self._now(), strict=True))
         return max(0.0, all_of_it - own) / (wall * (os.cpu_count() or 1))
 
+    def probe_s(self) -> float:
+        """Mean CPU seconds of the little work since the beginning."""
+        return fmean(self._probes or [probe()])
+
+    def _watch(self) -> None:
+        while not self._over.wait(EVERY_S):
+            self._probes.append(probe())
+
     def _now(self) -> tuple[float, float, float]:
         return time.monotonic(), time.process_time(), busy_s()
+
+
+def probe() -> float:
+    """CPU seconds of this thread for a little work: waiting for a core does not count."""
+    begin_s = time.thread_time()
+    total = 0
+    for number in range(LOOPS):
+        total += number
+    return time.thread_time() - begin_s
 
 
 def busy_s() -> float:

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from oppo_real.build import real_of
+from oppo_real.machine.sharing import cores
 from oppo_real.networks.loading import Models
 from oppo_sim.config import Scenario
 
+HALT_POLL = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 _SHAPE = (
     "model_type",
     "vocab_size",
@@ -38,7 +40,7 @@ def identity(scenario: Scenario, models: Models) -> dict[str, str]:
         ),
         "threads": f"{real.workers}: actor {real.actor_threads}, scorer {real.scorer_threads}, "
         f"trainer {real.trainer_threads}"
-        f"{', shared' if real.share_threads else ''}; OpenMP waits {waits}",
+        f"{', shared' if real.share_threads else ''}; OpenMP waits {waits}{_polls()}",
         "dtype": real.dtype,
         "models": _shapes(models),
         "training": f"epochs {ppo.num_ppo_epochs}, ratio {ppo.ratio}, KL {bool(ppo.kl_coef)}, "
@@ -51,7 +53,17 @@ def identity(scenario: Scenario, models: Models) -> dict[str, str]:
 def machine(device: str) -> str:
     if device == "cuda":
         return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    return f"{_cpu()}, {len(os.sched_getaffinity(0))} cores"
+    return f"{_cpu()}, {cores()} cores"
+
+
+def _polls() -> str:
+    """Of a virtual machine: how long its cores look for work before they halt, and are slow to
+    wake."""
+    try:
+        polled_ns = int(HALT_POLL.read_text())
+    except (OSError, ValueError):
+        return ""
+    return f", cores poll {polled_ns / 1000:g} us" if polled_ns else ""
 
 
 def _cpu() -> str:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from oppo_real.build import real_of
 from oppo_real.errors import ModelError
+from oppo_real.machine.sharing import cores
 from oppo_real.networks.loading import load_models
-from oppo_real.profile.beside import beside_rows
+from oppo_real.profile.beside import beside_group
 from oppo_real.profile.busy import Busy
 from oppo_real.profile.identity import identity
 from oppo_real.profile.lanes import Subjects, subjects
 from oppo_real.profile.plan import Plan, plan_of
 from oppo_real.profile.small import handoff_rows, latency, sync_row
-from oppo_real.profile.tasks import decode_rows, score_rows, train_rows
-from oppo_real.profile.timing import Budget, Timing
+from oppo_real.profile.tasks import Group, decode_group, score_group, train_group
+from oppo_real.profile.timing import Clock, Timing
 from oppo_sim.config import Scenario
 from oppo_sim.costs.identity import digest
 from oppo_sim.costs.measurements import Measurements, Row, as_text
 from oppo_sim.policies import Schedule
 
 BUDGET_S = 150.0
+PASSES = 4
 SHARES = {"decode": 0.3, "score": 0.3, "train": 0.2, "beside": 0.2}
 Progress = Callable[[str], None]
 
@@ -65,14 +67,18 @@ def profile(
             f"{scenario.file}: real.workers = 'inline': its lanes take turns on one thread, which "
             "no cost table describes; set it to 'threads'"
         )
-    began_s, busy = time.monotonic(), Busy()
+    began_s = time.monotonic()
     on = subjects(scenario, scenario.seed)
     try:
+        busy = Busy()
         plan = plan_of(scenario, schedules, on.limits)
         news = latency()
-        found = [*_rows(on, plan, budget_s, progress), sync_row(on, news), *handoff_rows(news)]
+        with busy:
+            found = _passes(_groups(on, plan), budget_s, progress)
+        found += [sync_row(on, news), *handoff_rows(news)]
         said = _header(scenario, on, plan, found, news)
         said["elsewhere"] = f"{busy.elsewhere():.1%} of the machine, taken by other processes"
+        said["probe_s"] = f"{busy.probe_s():.4g}"
     finally:
         on.close()
     rows = tuple([row for row, _ in found])
@@ -81,29 +87,45 @@ def profile(
     return Profile(table, [timing.error for _, timing in found], time.monotonic() - began_s)
 
 
-def _rows(
-    on: Subjects, plan: Plan, budget_s: float, progress: Progress
-) -> Iterator[tuple[Row, Timing]]:
-    """Each lane with the threads that it has when it works alone, then side by side."""
+def _groups(on: Subjects, plan: Plan) -> dict[str, tuple[int, Group]]:
+    """By task: the torch threads that its lane has when it works alone, and what is measured."""
     real = on.real
-    lent = real.share_threads and real.workers == "threads"
     alone = {
-        "actor": real.actor_threads + (real.scorer_threads if lent else 0),
-        "scorer": real.scorer_threads + (real.actor_threads if lent else 0),
+        "actor": real.actor_threads,
+        "scorer": real.scorer_threads,
         "trainer": real.trainer_threads,
     }
+    if real.share_threads and real.workers == "threads":
+        both = min(cores(), real.actor_threads + real.scorer_threads)
+        alone |= {lane: max(alone[lane], both) for lane in ("actor", "scorer")}
+    return {
+        "decode": (alone["actor"], decode_group(on, plan)),
+        "score": (alone["scorer"], score_group(on, plan)),
+        "train": (alone["trainer"], train_group(on, plan)),
+        "beside": (alone["actor"], beside_group(on, plan, alone)),
+    }
 
-    def budget(task: str) -> Budget:
-        progress(task)
-        return Budget(SHARES[task] * budget_s)
 
-    torch.set_num_threads(alone["actor"])
-    yield from decode_rows(on, plan, budget("decode"))
-    torch.set_num_threads(alone["scorer"])
-    yield from score_rows(on, plan, budget("score"))
-    torch.set_num_threads(alone["trainer"])
-    yield from train_rows(on, plan, budget("train"))
-    yield from beside_rows(on, plan, alone, budget("beside"))
+def _passes(
+    groups: Mapping[str, tuple[int, Group]],
+    budget_s: float,
+    progress: Progress,
+    clock: Clock = time.monotonic,
+) -> list[tuple[Row, Timing]]:
+    """All points in turn, and again while there is time for it, PASSES times at most."""
+    end_s, last_s = clock() + budget_s, 0.0
+    for done in range(PASSES):
+        begin_s = clock()
+        if done and end_s - begin_s < last_s:
+            break
+        for task, (threads, group) in groups.items():
+            progress(f"{task}, pass {done + 1}")
+            torch.set_num_threads(threads)
+            share_s = SHARES[task] * budget_s / PASSES / len(group.visits)
+            for visit in group.visits:
+                visit(share_s)
+        last_s = clock() - begin_s
+    return [row for _, group in groups.values() for row in group.rows()]
 
 
 def _header(
@@ -124,5 +146,5 @@ def _header(
         "micro_batch": str(plan.micro_rows),
         "mini_batches": str(plan.minis),
         "news_s": f"{news.seconds:.3g}",
-        "spread": f"{worst:.1%} at most, a median's standard error",
+        "spread": f"{worst:.1%} at most, a mean's standard error",
     }

@@ -9,7 +9,7 @@ from typing import Any
 from oppo_real.machine.hosts import Threads
 from oppo_real.machine.messages import Go, News, Stop, Swap, Task
 from oppo_real.profile.lanes import Subjects
-from oppo_real.profile.timing import Timing, steady
+from oppo_real.profile.timing import Series, Timing
 from oppo_real.profile.work import Decoding, timed
 from oppo_sim.costs.measurements import LEAST_S, Row
 from oppo_sim.engine.contract import Command, Emitted, Sync
@@ -54,7 +54,10 @@ def latency() -> Timing:
                 host.answered()
             return (time.perf_counter() - begin_s) / TURNS
 
-        return steady(once, 1.0, most=20)
+        once()
+        news = Series()
+        news.repeat(once, 1.0, least=3)
+        return news.timing
     finally:
         host.close()
 
@@ -83,6 +86,8 @@ def sync_row(on: Subjects, news: Timing) -> tuple[Row, Timing]:
 
     decoding = Decoding(on, 1, len(on.prompt) + 1)
     decoding.join()
-    found = steady(once, 1.0, most=10)
+    once()
+    swaps = Series(lambda seconds: Row("sync", 1, 0, 0, max(LEAST_S, seconds + 2 * news.seconds)))
+    swaps.repeat(once, 1.0, least=3)
     decoding.leave()
-    return Row("sync", 1, 0, 0, max(LEAST_S, found.seconds + 2 * news.seconds)), found
+    return swaps.row()

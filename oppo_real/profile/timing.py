@@ -1,68 +1,81 @@
-"""Repeat a measurement until its median is known well enough, or its time is up."""
+"""Times of one thing that is done again and again, and how long to go on with it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import sqrt
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
-WITHIN = 0.02  # of the median: as well as a point is asked to be known
-LEAST, MOST = 3, 60  # repetitions
+from oppo_sim.costs.measurements import Row
+
+WITHIN = 0.01  # of the mean: as well as a point is asked to be known
+STALL = 1.5  # medians: no time counts for more
+MOST = 200  # times of one thing
+
+Clock = Callable[[], float]
 
 
 class Timing(NamedTuple):
-    """Seconds of one call: the median, and how well it is known."""
+    """Seconds of one call: the mean, and how well it is known."""
 
     seconds: float
-    error: float  # a standard error, as a share of the median
+    error: float  # a standard error, as a share of the mean
     repeats: int
 
 
-class Budget:
-    """Seconds that a profile may take, shared out as it goes on."""
+def timing(seconds: Sequence[float]) -> Timing:
+    """Of repeated calls.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._end_s = clock() + seconds
+    A run takes the sum of its calls, so it is the mean that counts, and calls are skewed; but one
+    long stall must not, so none counts for more than STALL medians. The standard error takes the
+    distance of the quartiles / 1.349 for sigma, as of a normal law.
+    """
+    most = STALL * median(seconds)
+    mean = fmean([min(time_s, most) for time_s in seconds])
+    low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else (mean,) * 3
+    return Timing(mean, (high - low) / 1.349 / sqrt(len(seconds)) / mean, len(seconds))
+
+
+class Series:
+    """All times of one thing, over all passes; `row` makes a table's row of its mean."""
+
+    def __init__(self, row: Callable[[float], Row] | None = None) -> None:
+        self._row = row
+        self.seconds: list[float] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.seconds)
 
     @property
-    def left_s(self) -> float:
-        return max(0.0, self._end_s - self._clock())
+    def timing(self) -> Timing:
+        return timing(self.seconds)
 
-    def share(self, points: int, most_s: float = 6.0) -> float:
-        """For one of so many points that are still to come."""
-        return min(most_s, self.left_s / max(1, points))
+    def add(self, seconds: float | Iterable[float]) -> None:
+        self.seconds += [seconds] if isinstance(seconds, float) else seconds
 
+    def repeat(
+        self,
+        once: Callable[[], float],
+        share_s: float,
+        *,
+        least: int = 1,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """`once()` does the work and says how many seconds it took: for that long, or until all
+        times together are known well, but `least` times."""
+        end_s = clock() + share_s
+        done = 0
+        while True:
+            self.seconds.append(once())
+            done += 1
+            if done < least:
+                continue
+            is_known = len(self.seconds) > 2 and self.timing.error <= WITHIN
+            if is_known or len(self.seconds) >= MOST or clock() >= end_s:
+                return
 
-def timing(seconds: Sequence[float]) -> Timing:
-    """Of repeated calls. The median's standard error is 1.25 sigma / sqrt(n), as of a normal law,
-    and sigma the distance of the quartiles / 1.35: a single stall does not count."""
-    middle = median(seconds)
-    low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [middle] * 3
-    sigma = (high - low) / 1.349
-    return Timing(middle, 1.2533 * sigma / sqrt(len(seconds)) / middle, len(seconds))
-
-
-def steady(
-    once: Callable[[], float],
-    budget_s: float,
-    *,
-    warm_up: int = 1,
-    least: int = LEAST,
-    most: int = MOST,
-    clock: Callable[[], float] = time.monotonic,
-) -> Timing:
-    """`once()` does the work and says how many seconds it took; the first ones do not count."""
-    for _ in range(warm_up):
-        once()
-    end_s = clock() + budget_s
-    seconds: list[float] = []
-    while True:
-        seconds.append(once())
-        if len(seconds) < least:
-            continue
-        found = timing(seconds)
-        if found.error <= WITHIN or len(seconds) >= most or clock() >= end_s:
-            return found
+    def row(self) -> tuple[Row, Timing]:
+        assert self._row is not None
+        return self._row(self.timing.seconds), self.timing

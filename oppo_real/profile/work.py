@@ -64,7 +64,7 @@ class Decoding:
             lane = self._on.places["actor"].name
             self._on.actor.give(Pause(lane, self._running, keep_kv=False))
             self._on.actor.step()
-            self._running = ()
+            self._running, self._room = (), 0
 
     def pause(self) -> float:
         """Put all caches aside and bring them back: seconds of both."""

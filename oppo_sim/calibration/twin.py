@@ -62,7 +62,7 @@ def twin(document: Mapping[str, Any], table: Path, workload: Mapping[str, Any]) 
     costs = Measured(measurements=measurements(str(table.resolve())))
     by_row = costs.by_row
     sharing = {**({} if by_row is None else by_row.sharing.stretches), "shared_host": True}
-    news_s = float(costs.measurements.provenance.get("news_s", 0.0))
+    news_s = costs.measurements.said_s("news_s") or 0.0
     whole = {key: value for key, value in document.items() if key != "real"}
     given = {key: v for key, v in document["workload"].items() if key not in (*DRAWN, "lengths")}
     return parse_scenario(

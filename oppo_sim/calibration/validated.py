@@ -25,6 +25,7 @@ from oppo_sim.runs import Run, RunError, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
 CROWDED = 0.05  # of the machine, taken by others: said
+SLOWED = 1.1  # times as long for the same little work: said
 MACHINE, DOCUMENT = "machine.json", "validation.json"
 Progress = Callable[[int, int], None]
 
@@ -166,14 +167,17 @@ def _quiet(done: int, of: int) -> None:
 
 def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]:
     """What must be known to read the numbers: another machine's table, noise, others at work."""
-    said = measurements(str(table.resolve())).provenance
+    measured = measurements(str(table.resolve()))
+    said, probe_s = measured.provenance, measured.said_s("probe_s")
     notes: dict[str, None] = {}
     crowded = 0.0
+    probes = [probe_s] if probe_s else []
     for real in runs:
         about = machine_of(real.folder)
         if about:
             notes |= dict.fromkeys(differences(said, about))
             crowded = max(crowded, float(about.get("elsewhere", 0.0)))
+            probes += [float(about["probe_s"])] if "probe_s" in about else []
         run = real.recorded.run
         others = other_choices(real.recorded.schedule, run.header.scenario, run.steps)
         if others:
@@ -185,6 +189,12 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
         notes[
             f"other processes took up to {crowded:.0%} of the machine while a run was timed: what "
             "was measured is too slow by about as much; use it for nothing else"
+        ] = None
+    if probes and max(probes) > SLOWED * min(probes):
+        notes[
+            f"cores were up to {max(probes) / min(probes) - 1:.0%} slower at one time than at "
+            "another (the same little work, in CPU seconds: heat, throttling, or another virtual "
+            "machine beside this one): times differ by as much"
         ] = None
     spread = fidelity.repeat_spread
     if spread is None:

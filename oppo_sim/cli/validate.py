@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +66,8 @@ def validate(
     simulated with the lengths that it had, and with lengths drawn from the law that fits them.
     Errors are by command, stage, step and run, of speed-ups and of the ranking, beside how much the
     machine differs from itself, with a grade. A run during which other processes took more than 5 %
-    of the machine is timed again, twice at most:
+    of the machine, or its cores were more than 10 % slower than at their best, is timed again,
+    twice at most:
 
     \b
       grade   median |error| of a step   worst schedule   speed-ups   tau
@@ -146,21 +148,28 @@ def _run(
     chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules)}
     rounds = real_module("rounds", "running for real")
     parts: list[Path] = []
+    fastest_s = inf
     for name, repeat in rounds.rounds([*chosen], repeats):
         if costs is None and repeat == len(parts):
             part = out / f"costs-{repeat}.csv"
             _measure(loaded, [*chosen.values()], budget / repeats, part)
             parts.append(part)
+            fastest_s = min(fastest_s, _probe_s(part))
         header = header_of(
             loaded, chosen[name], seed=None, steps=steps, spans=True, role="measured"
         )
         folder = out / RUNS / f"{name}-{repeat}"
         if rounds.is_done(folder, header):
             continue
-        seconds, elsewhere = rounds.undisturbed(loaded, chosen[name], header, folder)
-        words = f", {elsewhere:.0%} of the machine taken by others" if elsewhere > 0.01 else ""
+        run = rounds.undisturbed(loaded, chosen[name], header, folder, fastest_s)
+        words = (
+            f", {run.elsewhere:.0%} of the machine taken by others" if run.elsewhere > 0.01 else ""
+        )
+        if run.probe_s > 1.02 * fastest_s:
+            words += f", cores {run.probe_s / fastest_s - 1:.0%} slower than at their best"
+        fastest_s = min(fastest_s, run.probe_s)
         print(
-            f"{loaded.name}: {name}, round {repeat + 1} of {repeats}: {seconds:.2f} s per step"
+            f"{loaded.name}: {name}, round {repeat + 1} of {repeats}: {run.step_s:.2f} s per step"
             f"{words}",
             file=sys.stderr,
             flush=True,
@@ -181,6 +190,13 @@ def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, tab
             return
         print(f"{table} is measured again: {'; '.join(other)}", file=sys.stderr)
     write_whole(table, profile.measured(scenario, schedules, budget_s).text())
+
+
+def _probe_s(table: Path) -> float:
+    """Of the cores while a table was measured; without end where it does not say."""
+    from oppo_sim.costs import measurements
+
+    return measurements(str(table.resolve())).said_s("probe_s") or inf
 
 
 def _joined(parts: list[Path], table: Path) -> Path:

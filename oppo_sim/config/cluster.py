@@ -23,6 +23,7 @@ class Contention(Table):
 
     decode_stretch: AtLeastOne = 1.0  # of token times, while the device scores as well
     score_stretch: AtLeastOne = 1.0  # of score times, while it decodes as well
+    decode_decode_stretch: AtLeastOne = 1.0  # of token times, while another actor lane decodes
     # the same of an update beside the others, where the trainer has devices of its own
     decode_train_stretch: AtLeastOne = 1.0
     train_decode_stretch: AtLeastOne = 1.0

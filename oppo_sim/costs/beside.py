@@ -39,6 +39,8 @@ class Beside:
                 ratios[size].append(row.seconds / _alone_s(kind, row, decode, forwards))
             if ratios:
                 found[task] = tuple([(n, fmean(ratios[n])) for n in sorted(ratios)])
+        if "decode+score" in found:  # of a single actor lane: a second one takes a core as well
+            found.setdefault("decode+decode", found["decode+score"])
         return cls(found)
 
     def ratio(self, kind: str, other: str, size: int) -> float | None:

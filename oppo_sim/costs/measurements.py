@@ -35,6 +35,7 @@ from oppo_sim.costs.own import is_path, read_text
 BESIDE = (
     "decode+score",
     "score+decode",
+    "decode+decode",
     "decode+train",
     "train+decode",
     "score+train",
@@ -48,6 +49,7 @@ _CONTEXT = ("batch", "context_tokens")
 _NEEDED: Mapping[str, tuple[str, ...]] = {  # of the others: tokens
     "decode": _CONTEXT,
     "decode+score": _CONTEXT,
+    "decode+decode": _CONTEXT,
     "decode+train": _CONTEXT,
     "pause": _CONTEXT,
     "sync": (),
@@ -94,6 +96,19 @@ class Measurements:
 
     def of(self, task: str) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.task == task)
+
+    def said_s(self, key: str) -> float | None:
+        """Seconds that the header says; None where it does not. ValueError for something else."""
+        text = self.provenance.get(key)
+        if text is None:
+            return None
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0.0 <= seconds <= MOST_S:
+            raise ValueError(f"{self.name}: {key} is {short(text)}; it must be seconds, at least 0")
+        return seconds
 
 
 def measurements(name: str, folder: Path = Path()) -> Measurements:

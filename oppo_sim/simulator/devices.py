@@ -15,14 +15,15 @@ class Contention:
 
     `decode_stretch` multiplies what takes time on an actor lane (tokens and stalls) while a scorer
     works on its device, `score_stretch` a score while its device decodes, the others alike: of the
-    first kind, beside the second. With `shared_host` all devices are one machine's, and it does
-    not matter on which the work is. What is stretched by two others waits for both: the excesses
-    add up. `switch_s` is paid by work of one kind (decode, score, train) that finds a device last
-    used by another.
+    first kind, beside the second; `decode_decode_stretch` while another actor lane decodes, however
+    many do. With `shared_host` all devices are one machine's, and it does not matter on which the
+    work is. What is stretched by two others waits for both: the excesses add up. `switch_s` is paid
+    by work of one kind (decode, score, train) that finds a device last used by another.
     """
 
     decode_stretch: float = 1.0
     score_stretch: float = 1.0
+    decode_decode_stretch: float = 1.0
     decode_train_stretch: float = 1.0
     train_decode_stretch: float = 1.0
     score_train_stretch: float = 1.0
@@ -55,6 +56,7 @@ class Contention:
 _STRETCHES = {
     ("decode", "score"): "decode_stretch",
     ("score", "decode"): "score_stretch",
+    ("decode", "decode"): "decode_decode_stretch",
     ("decode", "train"): "decode_train_stretch",
     ("train", "decode"): "train_decode_stretch",
     ("score", "train"): "score_train_stretch",

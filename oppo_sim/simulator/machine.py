@@ -63,7 +63,6 @@ class SimPyMachine:
         self._tasks = Tasks(self._clock, self._pace, self._tasks_changed)
         self._actors: dict[str, ActorLane] = {}
         for index, lane in enumerate(lane for lane in lanes if lane.kind == "actor"):
-            ran_dry = self._tasks.pace_changed
             rival = lane.name in self._devices.rivals
             self._actors[lane.name] = ActorLane(
                 lane,
@@ -72,10 +71,14 @@ class SimPyMachine:
                 round_s,
                 self._clock,
                 self._out.append,
-                ran_dry if rival else None,
+                self._decoding_changed if rival else None,
             )
         self._actor_list = list(self._actors.values())
         self._rivals += [lane for lane in self._actor_list if lane.name in self._devices.rivals]
+        self._slow_each_other = len(self._rivals) > 1 and (
+            contention.decode_decode_stretch > 1.0
+            or (costs.by_row is not None and costs.by_row.decode_beside("decode") is not None)
+        )
 
     def lanes(self) -> Mapping[str, Lane]:
         return self._lanes
@@ -288,7 +291,12 @@ class SimPyMachine:
     def _pace_changed(self, lane: ActorLane, now_s: float) -> None:
         """A lane began or ended to decode: scoring on its devices changes pace."""
         if lane.name in self._devices.rivals:
-            self._tasks.pace_changed(now_s)
+            self._decoding_changed(now_s)
+
+    def _decoding_changed(self, now_s: float) -> None:
+        self._tasks.pace_changed(now_s)
+        if self._slow_each_other:
+            self._set_speeds(now_s)
 
     def _pace(self, task: Task) -> float:
         """Wall seconds per second of a score's or an update's work now."""
@@ -318,12 +326,22 @@ class SimPyMachine:
             return
         if self._contention.shared_host:
             self._tasks.pace_changed(now_s)
+        self._set_speeds(now_s)
+
+    def _set_speeds(self, now_s: float) -> None:
+        """Of decoding, by what runs beside it."""
         for actor in self._rivals:
             beside = {
                 _WORK[self._lanes[task.lane].kind]
                 for task in self._tasks.running
                 if self._is_beside(actor.devices, task.devices)
             }
+            if self._slow_each_other and any(
+                other.batch.rows and self._is_beside(actor.devices, other.devices)
+                for other in self._rivals
+                if other is not actor
+            ):
+                beside.add("decode")
             by_row, law = self._costs.by_row, None
             if by_row is not None and len(beside) == 1:
                 law = by_row.decode_beside(*beside)

@@ -171,6 +171,24 @@ def test_a_table_of_another_machine_and_busy_neighbours_are_said(
     assert any("took up to 25% of the machine" in note for note in notes)
 
 
+def test_slower_cores_are_said(real: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half as fast in one run as in the other, by the same little work."""
+    for name, probe_s in (("trl-0", 0.001), ("oppo-0", 0.002)):
+        about = {**HERE, "elsewhere": 0.0, "probe_s": probe_s}
+        (real / "runs" / name / "machine.json").write_text(json.dumps(about))
+    notes = ask(capsys, "--from", real, "--costs", table)["notes"]
+    assert any("cores were up to 100% slower at one time than at another" in n for n in notes)
+
+
+@pytest.mark.parametrize("probe", ["fast", "-1", "nan", "1e10"])
+def test_seconds_of_a_header_are_seconds(
+    probe: str, real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.write_text(f'# probe_s = "{probe}"\n' + table.read_text())
+    assert main(["validate", "--from", str(real), "--costs", str(table)]) == 2
+    assert f"probe_s is '{probe}'; it must be seconds" in capsys.readouterr().err
+
+
 def test_policies_choose_again_what_they_chose(
     real: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,7 +206,7 @@ def test_contention_is_the_ratio_to_what_work_takes_alone(table: Path) -> None:
     costs = Measured(measurements=measurements(str(table)))
     assert costs.by_row is not None
     assert costs.by_row.sharing.stretches == pytest.approx(
-        {"decode_stretch": 1.5, "score_stretch": 2.0}
+        {"decode_stretch": 1.5, "score_stretch": 2.0, "decode_decode_stretch": 1.5}
     )
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +16,10 @@ from oppo_real.bench.task import TINY
 from oppo_real.errors import ModelError
 from oppo_real.networks import decoding, scoring
 from oppo_real.profile.beside import Work, side_by_side
-from oppo_real.profile.measure import described, profile
+from oppo_real.profile.measure import PASSES, SHARES, _passes, described, profile
 from oppo_real.profile.plan import Plan
-from oppo_real.profile.timing import Budget, steady, timing
+from oppo_real.profile.tasks import Group
+from oppo_real.profile.timing import Series, timing
 from oppo_real.rounds import is_done, rounds, timed_run
 from oppo_sim.analysis.documents import header_of
 from oppo_sim.calibration.twin import again, recorded, replaying, twin
@@ -43,35 +45,43 @@ class Hands:
         return seconds
 
 
-def test_a_median_does_not_hear_of_a_single_stall() -> None:
+def test_a_single_stall_counts_for_little() -> None:
     found = timing([1.0, 1.0, 1.0, 1.0, 50.0])
-    assert (found.seconds, found.error) == (1.0, 0.0)
+    assert (found.seconds, found.error) == ((4 + 1.5) / 5, 0.0)
     spread = timing([0.9, 1.0, 1.1, 1.0])
-    assert spread.error == pytest.approx(1.2533 * 0.05 / 1.349 / 2)
+    assert spread.seconds == pytest.approx(1.0)
+    assert spread.error == pytest.approx(0.05 / 1.349 / 2)
 
 
 def test_what_does_not_vary_is_measured_the_fewest_times() -> None:
-    clock = Hands()
-    found = steady(lambda: clock.work(1.0), 100.0, warm_up=2, least=3, clock=clock)
-    assert found == (1.0, 0.0, 3)
-    assert clock.now_s == 5.0
+    clock, times = Hands(), Series()
+    times.repeat(lambda: clock.work(1.0), 100.0, clock=clock)
+    assert times.timing == (1.0, 0.0, 3)
+    times.repeat(lambda: clock.work(1.0), 100.0, clock=clock)
+    assert times.timing.repeats == 4, "once more in a second pass: the machine may have changed"
 
 
 def test_what_varies_is_measured_until_its_time_is_up() -> None:
-    clock, turns = Hands(), iter(range(1000))
-    found = steady(lambda: clock.work(1.0 + next(turns) % 2), 12.0, warm_up=0, clock=clock)
-    assert found.repeats == 8, "four times 1 + 2 s"
-    assert found.seconds == 1.5
+    clock, turns, times = Hands(), iter(range(1000)), Series()
+    times.repeat(lambda: clock.work(1.0 + next(turns) % 2), 12.0, clock=clock)
+    assert times.timing.repeats == 8, "four times 1 + 2 s"
+    assert times.timing.seconds == 1.5
 
 
-def test_a_budget_is_shared_by_what_is_left_to_do() -> None:
-    clock = Hands()
-    budget = Budget(10.0, clock)
-    assert budget.share(5) == 2.0
-    clock.work(4.0)
-    assert budget.share(2, most_s=2.5) == 2.5
-    clock.work(7.0)
-    assert budget.share(1) == 0.0
+def test_all_points_have_their_turn_in_every_pass_while_there_is_time() -> None:
+    clock, seen = Hands(), []
+
+    def group(name: str) -> tuple[int, Group]:
+        def visit(share_s: float) -> None:
+            seen.append((name, share_s))
+            clock.work(5.0)
+
+        return torch.get_num_threads(), Group([visit, visit], list)
+
+    groups = {task: group(task) for task in ("decode", "train")}
+    assert _passes(groups, 50.0, lambda what: None, clock) == []
+    assert [name for name, _ in seen] == ["decode", "decode", "train", "train"] * 2
+    assert dict(seen)["train"] == SHARES["train"] * 50.0 / PASSES / 2
 
 
 def test_which_points_a_schedule_can_ask_for() -> None:
@@ -108,7 +118,7 @@ def test_two_kinds_of_work_are_timed_beside_each_other() -> None:
     stop.start()
     found = side_by_side(one, other, 0.0)
     stop.join()
-    assert [timed.seconds for timed in found] == [1.0, 2.0]
+    assert [{*times} for times in found] == [{1.0}, {2.0}]
 
 
 def test_work_that_fails_ends_both() -> None:

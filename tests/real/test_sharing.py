@@ -29,7 +29,7 @@ class Steps:
 
 def test_a_lane_alone_has_all_threads_and_two_have_their_own() -> None:
     used: list[int] = []
-    team = Team({"actor0": 1, "scorer0": 2}, used.append)
+    team = Team({"actor0": 1, "scorer0": 2}, used.append, most=8)
     actor, scorer = Sharing("actor0", Steps(5), team), Sharing("scorer0", Steps(2), team)
     actor.step()
     assert used == [3], "the scorer has not begun"
@@ -46,3 +46,12 @@ def test_a_lane_alone_has_all_threads_and_two_have_their_own() -> None:
     scorer.give(Drop((0,)))
     scorer.step()
     assert used[-1] == 3, "the actor has told of its last rollout, and lends its thread at once"
+
+
+def test_nobody_borrows_more_threads_than_there_are_cores() -> None:
+    used: list[int] = []
+    team = Team({"actor0": 1, "actor1": 3, "scorer0": 1}, used.append, most=2)
+    Sharing("actor0", Steps(5), team).step()
+    assert used == [2], "of 5"
+    Sharing("actor1", Steps(5), team).step()
+    assert used == [2, 3], "its own, which were asked for"

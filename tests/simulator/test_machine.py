@@ -131,6 +131,20 @@ def test_m1_on_one_host_work_on_other_devices_is_slower_too() -> None:
     assert stamps(hear(m, 3)) == [("Done", 12.0), ("Done", 14.5), ("Finished", 19.25)]
 
 
+def test_m1_actor_lanes_of_one_host_slow_each_other() -> None:
+    """M1: beside another lane a token takes 2 s: the first 4 of both are there at 8, when one has
+    ended; of the other's next 6, 3 take 1 s each, and again 2 s after 11, when a third has joined.
+    """
+    host = Contention(decode_decode_stretch=2.0, shared_host=True)
+    m = machine(4, 10, 2, contention=host, lanes=(ACTOR, CLOCK, SCORER, TRAINER))
+    m.submit(starts(0), starts(1, lane="c"), score(7, 0, 5))
+    assert stamps(hear(m, 2)) == [("Done", 7.5), ("Finished", 8.0)]
+    m.submit(score(8, 0, 2))
+    assert stamps(hear(m, 1)) == [("Done", 11.0)]
+    m.submit(starts(2))
+    assert stamps(hear(m, 2)) == [("Finished", 15.0), ("Finished", 16.0)]
+
+
 def test_m1_a_device_changes_hands_at_a_price() -> None:
     """M1: 0.5 s whenever the device turns from one kind of work to another, and not within a kind.
 
