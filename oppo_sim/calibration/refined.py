@@ -28,13 +28,17 @@ def factors(pair: Pair, warmup: int) -> dict[str, float]:
 
 
 def refined(table: Path, by: Mapping[str, float], run: str) -> Measurements:
-    """Every row times its kind's factor: those beside other work as well, so stretches stay."""
-    found = measurements(str(table.resolve()))
-    rows = []
-    for row in found.rows:
-        kind = KIND_OF.get(row.task.partition("+")[0])
-        factor = 1.0 if kind is None else by[kind]
-        rows.append(row._replace(seconds=max(LEAST_S, row.seconds * factor)))
+    """The table with every kind's factor."""
     words = ", ".join(f"{kind} x {by[kind]:.3f}" for kind in KINDS)
-    said = {**found.provenance, "refined": f"with the run {run}: {words}"}
-    return replace(found, name=f"{found.name}-refined", rows=tuple(rows), provenance=said)
+    said = {"refined": f"with the run {run}: {words}"}
+    return scaled(measurements(str(table.resolve())), by, said)
+
+
+def scaled(table: Measurements, by: Mapping[str, float], said: Mapping[str, str]) -> Measurements:
+    """Every row times its kind's factor, 1 if there is none: those beside other work as well, so
+    that stretches stay. `said`: what the header says besides."""
+    rows = []
+    for row in table.rows:
+        factor = by.get(KIND_OF.get(row.task.partition("+")[0], ""), 1.0)
+        rows.append(row._replace(seconds=max(LEAST_S, row.seconds * factor)))
+    return replace(table, rows=tuple(rows), provenance={**table.provenance, **said})

@@ -17,6 +17,7 @@ from oppo_sim.analysis.fidelity_page import page
 from oppo_sim.analysis.fidelity_trace import write_side_by_side
 from oppo_sim.calibration.decisions import other_choices
 from oppo_sim.calibration.refined import factors, refined
+from oppo_sim.calibration.rescaled import rescaled
 from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
 from oppo_sim.costs.identity import differences
@@ -159,6 +160,16 @@ def refined_document(
         "isolated": {key: before.as_dict()[key] for key in keys},
         "refined": {key: again.as_dict()[key] for key in keys},
     }
+
+
+def rescaled_table(runs: Sequence[Real], table: Path, place: Path) -> tuple[Path, dict[str, float]]:
+    """The table scaled to the models of the runs, in a file, and its factors. ValueError where it
+    is not known of which models one of them is."""
+    about = machine_of(runs[0].folder)
+    found, by = rescaled(table, str(about.get("models", "")), str(about.get("scoring", "")))
+    file = place / "costs-rescaled.csv"
+    write_whole(file, as_text(found))
+    return file, by
 
 
 def _quiet(done: int, of: int) -> None:

@@ -53,6 +53,14 @@ def validate(
             "predicts the others.",
         ),
     ] = None,
+    rescale: Annotated[
+        bool,
+        typer.Option(
+            "--rescale",
+            help="The table is of other models: scale it by the products of a token with their "
+            "weights.",
+        ),
+    ] = False,
     budget: profile.Budget = profile.BUDGET_S,
     out: console.Out = None,
     resume: console.Resume = False,
@@ -91,6 +99,7 @@ def validate(
         notes_of,
         real_runs,
         refined_document,
+        rescaled_table,
         validated,
         write,
     )
@@ -113,6 +122,9 @@ def validate(
                 claim_folder(out, resume=resume)
         runs = real_runs(source, order)
         place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
+        scaling = None
+        if rescale:
+            table, scaling = rescaled_table(runs, table, place)
         simulated = _cleared(place / SIMULATED)
         meter = stack.enter_context(console.Meter("simulating", "runs"))
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
@@ -120,6 +132,8 @@ def validate(
         name = str(runs[0].recorded.run.header.scenario["name"])
         about = _about(name, table)
         document = {"scenario": name, **about, **fidelity.as_dict(), "notes": notes}
+        if scaling is not None:
+            document["rescaled"] = scaling
         if refine is not None:
             document["refined"] = refined_document(runs, table, place, fidelity, refine)
         if out is not None:

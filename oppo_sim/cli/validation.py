@@ -29,6 +29,10 @@ def validation(document: dict[str, Any], out: Path | None) -> None:
         "spread: of a run's repeats; drawn: error with lengths of the fitted law "
         f"({document['law']}). The second table has signed errors by command and by stage.",
     )
+    scaling = document.get("rescaled")
+    if scaling is not None:
+        words = ", ".join(f"{kind} {factor:.2f}" for kind, factor in scaling.items())
+        console.show(f"The table is of other models, scaled by their products: {words}.")
     again = document.get("refined")
     if again is not None:
         console.show(
