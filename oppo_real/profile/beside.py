@@ -89,7 +89,8 @@ class Side(NamedTuple):
 
 
 def beside_group(on: Subjects, plan: Plan, alone: Mapping[str, int]) -> Group:
-    """Decoding beside scoring; each beside an update where the trainer's devices let them.
+    """Decoding beside scoring; each beside an update where the trainer's devices let them; an actor
+    lane beside another.
 
     `alone`: torch threads of a lane while the lanes that lend it theirs do not work; a trainer
     neither lends nor borrows.
@@ -107,6 +108,9 @@ def beside_group(on: Subjects, plan: Plan, alone: Mapping[str, int]) -> Group:
         pairs.append((("decode", plan.batch), ("train", plan.batch)))
     if trainer.isdisjoint(on.places["scorer"].devices):
         pairs.append((("score", few), ("train", plan.batch)))
+    if on.others:
+        half = max(1, plan.batch // 2)
+        pairs.append((("decode", half), ("also", half)))
     visits: list[Visit] = []
     series: list[Series] = []
     for pair in pairs:
@@ -139,13 +143,13 @@ def _visit(one: Side, other: Side, series: Sequence[Series]) -> Visit:
 
 def _side(on: Subjects, plan: Plan, threads: Mapping[str, int], kind: str, rows: int) -> Side:
     middle = (plan.prompt + plan.longest) // 2
-    if kind == "decode":
-        decoding = Decoding(on, rows, middle)
+    if kind in ("decode", "also"):  # on another lane
+        decoding = Decoding(on, rows, middle, None if kind == "decode" else on.others[0])
 
         def decoded(seconds: float) -> Row:
-            return Row(kind, rows, round(rows * fmean(decoding.seen)), rows, seconds)
+            return Row("decode", rows, round(rows * fmean(decoding.seen)), rows, seconds)
 
-        return Side(kind, decoding.once, threads["actor"], decoded, decoding.leave)
+        return Side("decode", decoding.once, threads["actor"], decoded, decoding.leave)
     if kind == "train":
         rows = plan.micro_rows * plan.minis
         training = Training(on, rows, middle, plan.minis == 1)

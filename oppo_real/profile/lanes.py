@@ -29,6 +29,7 @@ class Subjects:
     prompt: tuple[int, ...]
     places: dict[str, Lane]  # the first of each kind
     actor: ActorLane
+    others: list[ActorLane]  # a second actor lane, where the scenario has more than one
     scorer: Worker
     trainer: Worker
     learner: Trainer  # what the trainer lane runs
@@ -43,7 +44,7 @@ class Subjects:
         return self.build.shares_weights
 
     def close(self) -> None:
-        for worker in (self.actor, self.scorer, self.trainer):
+        for worker in (self.actor, *self.others, self.scorer, self.trainer):
             worker.close()
 
 
@@ -68,6 +69,7 @@ def subjects(scenario: Scenario, seed: int) -> Subjects:
     limits = limits_with(scenario, prompts.longest)
     build = Build(scenario, models, limits, seed, Clock(), prompts)
     places: dict[str, Lane] = {}
+    actors = [lane for lane in lanes(scenario.cluster, None) if lane.kind == "actor"]
     for lane in lanes(scenario.cluster, None):
         places.setdefault(lane.kind, lane)
     trainer = build.trainer(1 << 20)
@@ -78,6 +80,7 @@ def subjects(scenario: Scenario, seed: int) -> Subjects:
         prompt=max((prompts(n) for n in range(len(prompts))), key=len),
         places=places,
         actor=build.actor(places["actor"]),
+        others=[build.actor(lane) for lane in actors[1:2]],
         scorer=build.frozen_or_trainer(places["scorer"], trainer),
         trainer=build.frozen_or_trainer(places["trainer"], trainer),
         learner=trainer,

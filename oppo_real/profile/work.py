@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from itertools import count
 
+from oppo_real.machine.actor import ActorLane
 from oppo_real.machine.messages import Join, Learn, Read, Worker
 from oppo_real.networks.scoring import ScoreChunk
 from oppo_real.ppo.batch import Batch
@@ -23,12 +24,14 @@ def timed(worker: Worker) -> float:
 
 
 class Decoding:
-    """A batch of rows on the actor lane, at about the same context."""
+    """A batch of rows on an actor lane, if not given the first, at about the same context."""
 
     _ids = count()
 
-    def __init__(self, on: Subjects, rows: int, context: int) -> None:
-        self._on, self._rows = on, rows
+    def __init__(
+        self, on: Subjects, rows: int, context: int, actor: ActorLane | None = None
+    ) -> None:
+        self._on, self._rows, self._actor = on, rows, actor or on.actor
         self._tokens = max(0, context - len(on.prompt))  # of each response, when it joins
         self._room = 0  # iterations until the cap is near
         self._running: tuple[int, ...] = ()
@@ -43,9 +46,9 @@ class Decoding:
         self._running = tuple([next(self._ids) for _ in range(self._rows)])
         starts = tuple([(rollout, self._tokens) for rollout in self._running])
         command = Generate(on.places["actor"].name, starts, cap, None)
-        on.actor.give(Join(command, tuple([(on.prompt, response)] * self._rows)))
-        on.actor.step()
-        seconds = timed(on.actor)
+        self._actor.give(Join(command, tuple([(on.prompt, response)] * self._rows)))
+        self._actor.step()
+        seconds = timed(self._actor)
         self._room = cap - self._tokens - 1
         self.context = len(on.prompt) + self._tokens
         return seconds
@@ -57,13 +60,13 @@ class Decoding:
         self._room -= 1
         self.context += 1
         self.seen.append(self.context)
-        return timed(self._on.actor)
+        return timed(self._actor)
 
     def leave(self) -> None:
         if self._running:
             lane = self._on.places["actor"].name
-            self._on.actor.give(Pause(lane, self._running, keep_kv=False))
-            self._on.actor.step()
+            self._actor.give(Pause(lane, self._running, keep_kv=False))
+            self._actor.step()
             self._running, self._room = (), 0
 
     def pause(self) -> float:
@@ -71,13 +74,13 @@ class Decoding:
         on, cap = self._on, self._on.limits.response_tokens
         lane = on.places["actor"].name
         begin_s = time.perf_counter()
-        on.actor.give(Pause(lane, self._running, keep_kv=True))
-        on.actor.step()
+        self._actor.give(Pause(lane, self._running, keep_kv=True))
+        self._actor.step()
         tokens = self.context - len(on.prompt)
         starts = tuple([(rollout, tokens) for rollout in self._running])
         contexts = tuple([(on.prompt, (0,) * tokens)] * self._rows)
-        on.actor.give(Join(Generate(lane, starts, cap, None), contexts))
-        on.actor.step()
+        self._actor.give(Join(Generate(lane, starts, cap, None), contexts))
+        self._actor.step()
         return time.perf_counter() - begin_s
 
 

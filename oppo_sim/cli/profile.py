@@ -42,8 +42,8 @@ def profile(
 
     Decoding over batch and context, prefill, scoring over rows, tokens and context, an update over
     tokens, weights and news on their way, and decoding beside scoring: the lanes of `oppo train`
-    do them one by one, with their threads, each until its median is known well or its time is up.
-    No step is timed. Use the machine for nothing else meanwhile. Needs the extra [real].
+    do them one by one, with their threads, in passes over all of them while there is time. No step
+    is timed. Use the machine for nothing else meanwhile. Needs the extra [real].
 
     \b
     Example:

@@ -192,6 +192,15 @@ def test_a_profile_a_run_and_its_twin(scenario: Scenario, tmp_path: Path) -> Non
     assert [s.tokens for s in simulated] == [s.tokens for s in steps]
 
 
+@pytest.mark.slow
+def test_two_actor_lanes_are_timed_beside_each_other(scenario: Scenario) -> None:
+    cluster = scenario.cluster.model_copy(update={"actors": 2, "devices": 2})
+    two = scenario.model_copy(update={"cluster": cluster})
+    found = profile(two, [scenario.schedule("trl")], budget_s=2.0)
+    assert {row.batch for row in found.table.of("decode+decode")} == {TINY.batch // 2}
+    assert not found.table.of("decode+train"), "the update has the machine for itself"
+
+
 def test_another_run_in_its_place_is_cleared(tmp_path: Path, scenario: Scenario) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{")
