@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from oppo_sim.config import Scenario
     from oppo_sim.policies import Schedule
 
+Schedules = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="Names or files; the scenario's real.schedules if not given. Speed-ups are over the "
+        "first.",
+    ),
+]
 Budget = Annotated[
     float,
     typer.Option(min=5, max=3600, metavar="S", help="Seconds that measuring may take, about."),
@@ -30,10 +38,7 @@ def profile(
         Path | None,
         typer.Option(metavar="FILE", help="The table to write; <name>-costs.csv if not given."),
     ] = None,
-    schedules: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="What these may ask for is measured."),
-    ] = "trl,intra,inter,oppo",
+    schedules: Schedules = None,
     budget: Budget = BUDGET_S,
     sets: console.Sets = None,
     as_json: console.AsJson = False,
@@ -50,15 +55,14 @@ def profile(
       oppo profile experiments/configs/real/cpu-small.toml --out costs.csv
       oppo validate experiments/configs/real/cpu-small.toml --costs costs.csv --out small
     """
-    from oppo_sim.config import load_scenario, load_schedule
+    from oppo_sim.config import load_scenario, load_schedules
     from oppo_sim.runs import write_whole
 
     loaded = load_scenario(scenario, console.overrides(sets))
     file = Path(f"{loaded.name}-costs.csv") if out is None else out
     if file.suffix.lower() != ".csv":
         raise ValueError(f"--out {file}: a cost table is a .csv file")
-    chosen = [load_schedule(name, loaded) for name in schedules.split(",")]
-    found = measured(loaded, chosen, budget)
+    found = measured(loaded, load_schedules(schedules, loaded), budget)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, found.text())
     document = _document(found, file)

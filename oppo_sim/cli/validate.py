@@ -26,10 +26,7 @@ def validate(
     scenario: Annotated[
         str | None, typer.Argument(metavar="CONFIG", help="A scenario file with a [real] table.")
     ] = None,
-    schedules: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="Names or files; speed-ups are over the first."),
-    ] = "trl,intra,inter,oppo",
+    schedules: profile.Schedules = None,
     repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds of all schedules.")] = 3,
     steps: console.Steps = None,
     warmup: Annotated[
@@ -113,8 +110,7 @@ def validate(
             if out is None:
                 raise ValueError("--out DIR is missing: name a folder for the runs and the report")
             claim_folder(out, resume=resume)
-            names = schedules.split(",")
-            table, order = _run(scenario, names, repeats, steps, costs, budget, out, sets)
+            table, order = _run(scenario, schedules, repeats, steps, costs, budget, out, sets)
             source = out
         else:
             table, order = _table_of(source, costs), []
@@ -146,7 +142,7 @@ def validate(
 
 def _run(
     scenario: str,
-    schedules: list[str],
+    schedules: str | None,
     repeats: int,
     steps: int | None,
     costs: Path | None,
@@ -156,11 +152,12 @@ def _run(
 ) -> tuple[Path, list[str]]:
     """All rounds, into out/runs; the table that goes with them, and the schedules' names."""
     from oppo_sim.analysis.documents import header_of
-    from oppo_sim.config import load_scenario, load_schedule
+    from oppo_sim.config import load_scenario, load_schedules
 
     loaded = load_scenario(scenario, console.overrides(sets))
-    chosen = {s.name: s for s in (load_schedule(name, loaded) for name in schedules)}
     rounds = real_module("rounds", "running for real")
+    rounds.real_of(loaded)
+    chosen = {schedule.name: schedule for schedule in load_schedules(schedules, loaded)}
     parts: list[Path] = []
     fastest_s = inf
     for name, repeat in rounds.rounds([*chosen], repeats):

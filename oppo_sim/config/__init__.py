@@ -5,6 +5,7 @@ from oppo_sim.config.errors import ConfigError, blaming
 from oppo_sim.config.files import (
     load_scenario,
     load_schedule,
+    load_schedules,
     parse_scenario,
     read_scenario,
     read_text,
@@ -28,6 +29,7 @@ __all__ = [
     "blaming",
     "load_scenario",
     "load_schedule",
+    "load_schedules",
     "parse_scenario",
     "read_scenario",
     "read_text",

@@ -93,6 +93,16 @@ def load_schedule(name_or_path: str | Path, scenario: Scenario) -> Schedule:
         return compose(base, scenario.defaults, own.axes(), own.name or Path(name).stem)
 
 
+def load_schedules(names: str | None, scenario: Scenario) -> list[Schedule]:
+    """Those of a list "A,B,C"; without one those that the scenario's `[real]` table names."""
+    if names is not None:
+        return [load_schedule(name, scenario) for name in names.split(",")]
+    own = () if scenario.real is None else scenario.real.schedules
+    return [
+        load_schedule(scenario.folder / name if _is_path(name) else name, scenario) for name in own
+    ]
+
+
 def _shelf() -> dict[str, Traversable]:
     folder = files("oppo_sim") / "data" / "scenarios"
     return {

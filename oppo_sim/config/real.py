@@ -98,6 +98,8 @@ class Real(Table):
     save_steps: Count = 10  # steps between checkpoints
     save_total_limit: Count = 2
     initializer_range: Positive | None = None  # of random weights; None: the config's own
+    # what `oppo validate` runs and `oppo profile` measures for; files are found beside the scenario
+    schedules: Listed[str] = ("trl", "intra", "inter", "oppo")
     ppo: Ppo = Ppo()
 
     @model_validator(mode="after")
@@ -110,6 +112,8 @@ class Real(Table):
             raise ValueError(
                 "stop_token_ids = []: name at least one, or leave it out for the model's own"
             )
+        if not self.schedules:
+            raise ValueError("schedules = []: name at least one, or leave it out")
         if self.objective == "grpo":
             of_ppo = [f"ppo.{name}" for name in self.ppo.model_fields_set & CRITICS]
             of_ppo += [] if self.critic is None else ["critic"]

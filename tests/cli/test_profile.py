@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from oppo_sim.cli import main
+from oppo_sim.config import ConfigError, load_scenario, load_schedules
 
 SMALL = "experiments/configs/real/cpu-small.toml"
 
@@ -26,6 +27,16 @@ def test_mistakes_are_named(
     assert main(["profile", *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not Path("cpu-small-costs.csv").exists()
+
+
+def test_a_scenario_names_what_is_validated() -> None:
+    """Files beside it, wherever one stands; what is asked for goes before."""
+    small = load_scenario(SMALL)
+    names = [schedule.name for schedule in load_schedules(None, small)]
+    assert names == ["trl", "intra", "inter", "oppo", "response", "oppo-d4"]
+    assert [schedule.name for schedule in load_schedules("inter,trl", small)] == ["inter", "trl"]
+    with pytest.raises(ConfigError, match=r"real: schedules = \[\]: name at least one"):
+        load_scenario(SMALL, {"real.schedules": []})
 
 
 def test_a_validation_says_where_it_needs_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
