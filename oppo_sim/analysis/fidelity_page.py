@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from oppo_sim.analysis.fidelity import Fidelity, Pair
+from oppo_sim.analysis.fidelity_grades import BARS, NOISY
 from oppo_sim.records import Span
 
 COLOURS = ("#3366aa", "#cc5533", "#339966", "#aa3377", "#bb8800", "#557788", "#774499", "#222222")
@@ -25,6 +26,7 @@ def page(fidelity: Fidelity, about: Mapping[str, str], notes: Iterable[str] = ()
         _lines(about),
         _list(notes),
         _summary(document),
+        _reading(),
         "<h2>Steps, real against simulated</h2>",
         _scatter(fidelity),
         "<h2>By schedule</h2>",
@@ -70,6 +72,20 @@ def _summary(document: Mapping[str, Any]) -> str:
     return _table(("", ""), rows)
 
 
+def _reading() -> str:
+    scale = "; ".join(
+        f"{bar.grade}: {bar.median:.0%}, {bar.worst:.0%}, {bar.speedup:.0%}, {bar.tau:g}"
+        for bar in BARS
+    )
+    return (
+        "<p>An error is simulated / real - 1: above 0 the simulator was too slow. Commands are "
+        "what lanes did, whatever else ran meanwhile; stages are what a step waited for. The grade "
+        "is the worst of four: median error of a step, that of the worst schedule, the largest "
+        f"error of a speed-up, tau ({escape(scale)}; else F). A median need not be below the "
+        f"spread of a step's repeats, if that is at most {NOISY:.0%}.</p>"
+    )
+
+
 def step_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     """A schedule's name, its seconds per step, real and simulated, and how they differ."""
     return (
@@ -82,6 +98,13 @@ def step_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _range(speedup: Mapping[str, float]) -> str:
+    """With the least and the most of its rounds, where there are several."""
+    low, high = speedup["low"], speedup["high"]
+    rounds = "" if low == high else f" ({low:.3f} to {high:.3f})"
+    return f"{speedup['real']:.3f}{rounds}"
+
+
 def _schedules(schedules: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for one in schedules:
@@ -89,7 +112,7 @@ def _schedules(schedules: Sequence[Mapping[str, Any]]) -> str:
         rows.append(
             (
                 *step_cells(one),
-                f"{speedup['real']:.3f} ({speedup['low']:.3f} to {speedup['high']:.3f})",
+                _range(speedup),
                 f"{speedup['simulated']:.3f}",
                 percent(speedup["error"], signed=True),
                 "-" if drawn is None else f"{drawn['sim_s']:.3f}",

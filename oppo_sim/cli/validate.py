@@ -82,10 +82,10 @@ def validate(
       D             20 %                     30 %           15 %      0.6
       E             35 %                     50 %           25 %      0.3
 
-    A median need not be below the repeats' spread, if that is at most 10 %. --out gets
-    validation.json, steps.csv, page.html, trace.json (for https://ui.perfetto.dev), the table and
-    all runs; --resume keeps those that are done. --from takes a folder of `oppo train`, or --out
-    of another validation, and needs no torch.
+    The grade is the worst of the four; a median need not be below the repeats' spread, if that is
+    at most 10 %. --out gets validation.json, steps.csv, page.html, trace.json (for
+    https://ui.perfetto.dev), the table and all runs; --resume keeps those that are done. --from
+    takes a folder of `oppo train`, or --out of another validation, and needs no torch.
 
     \b
     Example:
@@ -93,6 +93,7 @@ def validate(
       oppo validate --from small/runs/oppo-0
     """
     from oppo_sim.calibration.validated import (
+        machine_of,
         notes_of,
         real_runs,
         refined_document,
@@ -100,6 +101,7 @@ def validate(
         validated,
         write,
     )
+    from oppo_sim.config import load_scenario, load_schedules
     from oppo_sim.runs import claim_folder
 
     if (scenario is None) == (source is None):
@@ -107,11 +109,14 @@ def validate(
     with ExitStack() as stack:
         if source is None:
             assert scenario is not None
+            loaded = load_scenario(scenario, console.overrides(sets))
+            real_module("rounds", "running for real").real_of(loaded)
+            chosen = load_schedules(schedules, loaded)
             if out is None:
                 raise ValueError("--out DIR is missing: name a folder for the runs and the report")
             claim_folder(out, resume=resume)
-            table, order = _run(scenario, schedules, repeats, steps, costs, budget, out, sets)
-            source = out
+            table = _run(loaded, chosen, repeats, steps, costs, budget, out)
+            source, order = out, [*dict.fromkeys(schedule.name for schedule in chosen)]
         else:
             table, order = _table_of(source, costs), []
             if out is not None:
@@ -127,7 +132,14 @@ def validate(
         notes = [*notes_of(runs, table, fidelity), *beyond]
         name = str(runs[0].recorded.run.header.scenario["name"])
         about = _about(name, table)
-        document = {"scenario": name, **about, **fidelity.as_dict(), "notes": notes}
+        measured_on = machine_of(runs[0].folder).get("machine", "a machine that nobody noted")
+        document = {
+            "scenario": name,
+            **about,
+            "measured_on": measured_on,
+            **fidelity.as_dict(),
+            "notes": notes,
+        }
         if scaling is not None:
             document["rescaled"] = scaling
         if refine is not None:
@@ -141,23 +153,19 @@ def validate(
 
 
 def _run(
-    scenario: str,
-    schedules: str | None,
+    loaded: Scenario,
+    schedules: list[Schedule],
     repeats: int,
     steps: int | None,
     costs: Path | None,
     budget: float,
     out: Path,
-    sets: list[str] | None,
-) -> tuple[Path, list[str]]:
-    """All rounds, into out/runs; the table that goes with them, and the schedules' names."""
+) -> Path:
+    """All rounds, into out/runs; the table that goes with them."""
     from oppo_sim.analysis.documents import header_of
-    from oppo_sim.config import load_scenario, load_schedules
 
-    loaded = load_scenario(scenario, console.overrides(sets))
     rounds = real_module("rounds", "running for real")
-    rounds.real_of(loaded)
-    chosen = {schedule.name: schedule for schedule in load_schedules(schedules, loaded)}
+    chosen = {schedule.name: schedule for schedule in schedules}
     parts: list[Path] = []
     fastest_s = inf
     for name, repeat in rounds.rounds([*chosen], repeats):
@@ -185,7 +193,7 @@ def _run(
             file=sys.stderr,
             flush=True,
         )
-    return _joined(parts, out / TABLE) if costs is None else costs, [*chosen]
+    return _joined(parts, out / TABLE) if costs is None else costs
 
 
 def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, table: Path) -> None:

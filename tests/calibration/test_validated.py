@@ -171,6 +171,16 @@ def test_a_table_of_another_machine_and_busy_neighbours_are_said(
     assert any("took up to 25% of the machine" in note for note in notes)
 
 
+def test_a_single_schedule_has_no_ranking(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "--from", str(real / "runs" / "oppo-0"), "--costs", str(table)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "grade A, of its steps alone: there is one schedule" in printed
+    assert "Real seconds were measured on here" in printed
+    assert "tau" not in printed
+
+
 def test_slower_cores_are_said(real: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Half as fast in one run as in the other, by the same little work."""
     for name, probe_s in (("trl-0", 0.001), ("oppo-0", 0.002)):
