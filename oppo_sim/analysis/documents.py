@@ -78,7 +78,11 @@ def _policy(policy: object) -> Any:
             return tokens
         case FixedOvercommit(rollouts=rollouts):
             return rollouts
-    if not is_dataclass(policy):
+    if isinstance(policy, int):
         return policy
-    knobs = {field.name: getattr(policy, field.name) for field in fields(policy)}
+    knobs = (
+        {field.name: getattr(policy, field.name) for field in fields(policy)}
+        if is_dataclass(policy)
+        else dict(getattr(policy, "__dict__", {}))
+    )
     return {"policy": _POLICIES.get(type(policy), type(policy).__name__), **knobs}

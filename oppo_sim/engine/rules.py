@@ -75,15 +75,8 @@ def finishes_needed(state: State) -> int:
 
 
 def plan(state: State) -> Sequence[Choice]:
-    seen = state.observe()
-    schedule = state.schedule
-    return (
-        Plan(
-            step=state.step,
-            chunk_tokens=schedule.chunk_policy.chunk_tokens(seen),
-            overcommit=schedule.overcommit_policy.overcommit(seen),
-        ),
-    )
+    chunk_tokens, overcommit = state.schedule.choose(state.observe())
+    return (Plan(step=state.step, chunk_tokens=chunk_tokens, overcommit=overcommit),)
 
 
 def drop_stale(state: State) -> Sequence[Choice]:

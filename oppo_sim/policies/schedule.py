@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from oppo_sim.policies import checks
 from oppo_sim.policies.checks import at_least, finite, one_of
 from oppo_sim.policies.chunk import ChunkPolicy, FixedChunk, WholeResponse
 from oppo_sim.policies.overcommit import FixedOvercommit, OvercommitPolicy
+from oppo_sim.records import Observation
 
 CHOICES: dict[str, tuple[object, ...]] = {
     "refill": ("batch", "idle", "event"),
@@ -21,6 +23,8 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "scoring": ("batch", "response", "chunk"),
     "flush": ("round", "rollout"),
 }
+_WINDOW = {"window": "how many of the latest steps it reads"}
+_MOST = {"most": "the largest overcommitment that it may ask for"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +104,17 @@ class Schedule:
                 at_least(field, getattr(self, field), least)
         if self.batch % self.group:
             raise ValueError(f"batch = {self.batch}: must be a multiple of group = {self.group}")
-        if not (self.chunk is None or hasattr(self.chunk, "chunk_tokens")):
+        self._check_policies()
+
+    def _check_policies(self) -> None:
+        if isinstance(self.chunk, int):
             FixedChunk(self.chunk)  # checks it
-        if not (isinstance(self.overcommit, Share) or hasattr(self.overcommit, "overcommit")):
+        elif self.chunk is not None:
+            checks.policy("chunk", self.chunk, "chunk_tokens", _WINDOW)
+        if isinstance(self.overcommit, int):
             FixedOvercommit(self.overcommit)
+        elif not isinstance(self.overcommit, Share):
+            checks.policy("overcommit", self.overcommit, "overcommit", {**_WINDOW, **_MOST})
 
     def _check_together(self) -> None:
         """Choices that contradict each other."""
@@ -153,3 +164,14 @@ class Schedule:
     def window(self) -> int:
         """How many past steps its policies read."""
         return max(self.chunk_policy.window, self.overcommit_policy.window)
+
+    def choose(self, seen: Observation) -> tuple[int | None, int]:
+        """The chunk and the overcommitment of the step that begins.
+
+        ValueError, with the policy and the value, where one returns what it must not.
+        """
+        chunk, overcommit = self.chunk_policy, self.overcommit_policy
+        tokens, rollouts = chunk.chunk_tokens(seen), overcommit.overcommit(seen)
+        if tokens is not None:
+            tokens = checks.chosen(chunk, "chunk_tokens", tokens, 1, None)
+        return tokens, checks.chosen(overcommit, "overcommit", rollouts, 0, overcommit.most)

@@ -331,6 +331,20 @@ def test_a_document_uses_the_words_of_a_schedule_file(tiny: Scenario, tmp_path: 
     assert load_schedule(file, tiny).overcommit == schedule.overcommit
 
 
+def test_a_policy_that_no_file_can_name_has_a_document_whatever_its_class() -> None:
+    class Mine:
+        window, most = 0, 4
+
+        def __init__(self, rollouts: int) -> None:
+            self.rollouts = rollouts
+
+        def overcommit(self, seen: object) -> int:
+            return self.rollouts
+
+    document = schedule_document(Schedule(name="mine", overcommit=Mine(3)))
+    assert json.loads(json.dumps(document))["overcommit"] == {"policy": "Mine", "rollouts": 3}
+
+
 def test_a_part_is_another_once_a_file_that_its_scenario_names_has_changed(tmp_path: Path) -> None:
     lengths = tmp_path / "lengths.csv"
     keys = set()

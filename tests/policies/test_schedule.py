@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oppo_sim.policies import (
@@ -17,6 +18,7 @@ from oppo_sim.policies import (
     WholeResponse,
     named,
 )
+from tests.policies.seen import seen
 
 SOUND = Schedule(name="sound")
 
@@ -126,3 +128,111 @@ def test_an_error_names_field_value_and_remedy(wrong: dict[str, Any], error: str
 
 def test_a_small_pool_is_fine_where_it_is_topped_up() -> None:
     assert replace(SOUND, pool=10, refill="event").pool == 10
+
+
+# policies of one's own
+
+
+class Own:
+    """Returns what it was made with, whatever that is."""
+
+    window = 1
+    most = 4
+
+    def __init__(self, value: Any, **changes: Any) -> None:
+        self.value = value
+        vars(self).update(changes)
+
+    def overcommit(self, seen: object) -> Any:
+        return self.value
+
+    def chunk_tokens(self, seen: object) -> Any:
+        return self.value
+
+
+class Bare:
+    def chunk(self, seen: object) -> int:
+        return 8
+
+
+class Blind:
+    window = most = 0
+
+    def overcommit(self) -> int:
+        return 0
+
+
+class Endless:
+    window = 0
+
+    def overcommit(self, seen: object) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (
+            {"chunk": Bare()},
+            r"chunk = Bare: must be a whole number, or a policy with a method "
+            r"chunk_tokens\(self, seen\)",
+        ),
+        ({"overcommit": Bare()}, r"overcommit = Bare: must be .* method overcommit\(self, seen\)"),
+        ({"overcommit": np.int64(4)}, r"overcommit = np\.int64\(4\): must be a whole number, or"),
+        (
+            {"overcommit": Own},
+            r"overcommit = Own is a class: give an object of it, such as Own\(\)",
+        ),
+        (
+            {"overcommit": Blind()},
+            r"Blind\.overcommit: must take one argument, as in overcommit\(self, seen\)",
+        ),
+        (
+            {"overcommit": Endless()},
+            r"overcommit: Endless has no attribute most: add a whole number, the largest",
+        ),
+        ({"overcommit": Own(1, most=2.5)}, r"Own\.most = 2\.5: must be a whole number"),
+        ({"overcommit": Own(1, most=-1)}, r"Own\.most = -1: must be at least 0"),
+        ({"overcommit": Own(1, window=None)}, r"Own\.window = None: must be a whole number"),
+        ({"chunk": Own(1, window="5")}, r"Own\.window = '5': must be a whole number"),
+    ],
+)
+def test_a_policy_of_ones_own_is_told_what_it_lacks(wrong: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{error}"):
+        replace(SOUND, **wrong)
+
+
+def test_a_chunk_policy_needs_no_most() -> None:
+    class Chunks:
+        window = 0
+
+        def chunk_tokens(self, seen: object) -> int:
+            return 8
+
+    assert replace(SOUND, chunk=Chunks()).choose(seen()) == (8, 0)
+
+
+@pytest.mark.parametrize("value", [2.5, None, -1, 5, True, "2"])
+def test_what_an_overcommit_policy_returns_is_from_0_to_its_most(value: Any) -> None:
+    schedule = replace(SOUND, overcommit=Own(value))
+    says = rf"Own\.overcommit returned {value!r}: must be a whole number from 0 to most = 4$"
+    with pytest.raises(ValueError, match=says):
+        schedule.choose(seen())
+
+
+@pytest.mark.parametrize("value", [2.5, 0, -1, True, "2"])
+def test_what_a_chunk_policy_returns_is_tokens_or_none(value: Any) -> None:
+    schedule = replace(SOUND, chunk=Own(value))
+    says = rf"Own\.chunk_tokens returned {value!r}: must be a whole number, at least 1, or None$"
+    with pytest.raises(ValueError, match=says):
+        schedule.choose(seen())
+
+
+def test_numpys_whole_numbers_are_taken_as_pythons() -> None:
+    """So that they can be written to a run's records."""
+    tokens, rollouts = replace(SOUND, chunk=Own(np.int64(64)), overcommit=Own(np.int32(4))).choose(
+        seen()
+    )
+    assert (tokens, rollouts) == (64, 4)
+    assert (type(tokens), type(rollouts)) == (int, int)
+    assert replace(SOUND, chunk=Own(None)).choose(seen()) == (None, 0)
