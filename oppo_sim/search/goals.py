@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from math import isfinite
 from typing import NamedTuple
 
@@ -108,7 +109,22 @@ def read_goals(
             f"{file}: objectives = {short(list(objectives))}: name one or more of "
             f"{', '.join(METRICS)}, each once"
         )
-    return Goals(tuple(objectives), tuple(_bound(file, c, has_baseline) for c in constraints))
+    bounds = tuple(_bound(file, c, has_baseline) for c in constraints)
+    _refuse_contradictions(file, bounds)
+    return Goals(tuple(objectives), bounds)
+
+
+def _refuse_contradictions(file: str, bounds: Sequence[Bound]) -> None:
+    """Of each metric at most one bound from above and one from below, with something between."""
+    for one, other in combinations(bounds, 2):
+        if one.metric != other.metric:
+            continue
+        where = f"{file}: constraints: {str(one)!r} and {str(other)!r}"
+        if one.is_most == other.is_most:
+            raise ConfigError(f"{where}: bound the same side; leave one of the two out")
+        most, least = (one, other) if one.is_most else (other, one)
+        if least.number > most.number:
+            raise ConfigError(f"{where}: no value keeps both; change one")
 
 
 def _bound(file: str, text: str, has_baseline: bool) -> Bound:

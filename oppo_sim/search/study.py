@@ -32,6 +32,7 @@ OPENINGS = 10  # tries
 ASKING, ASKING_S = 40, 0.05  # looks, and between them, for values that a trial is about to have
 NEIGHBOUR = 3  # every third trial is the best one's nearest neighbour
 REPEATS = 4  # proposals of what is known, after which its neighbour is taken
+MOST_REPEATS = 40  # in a row, after which nothing new is to be found
 FIRST = 10  # points, at most, that are spread over the space before any is proposed
 RESULT, STATUS, UNITS, BASELINE = "result", "status", "units", "baseline"
 SETTLED, PRUNED, FAILED = "settled", "pruned", "failed"  # statuses
@@ -101,7 +102,10 @@ class Searcher:
         self.ran = 0  # runs simulated here
 
     def run(self, progress: Progress | None = None) -> None:
-        """Until there are as many trials as were asked for, those of other processes included."""
+        """Until there are as many trials as were asked for, those of other processes included.
+
+        Sooner where fractions of a range are so close to each other that nothing new is proposed.
+        """
         first = max(1, min(FIRST, self._most // 3))
         beginnings = self._space.beginnings(first, self._search.seed)
         repeats = 0
@@ -110,7 +114,7 @@ class Searcher:
             done, running, waiting = self._counts()
             if progress is not None:
                 progress(done, self._most)
-            if done >= self._most:
+            if done >= self._most or repeats >= MOST_REPEATS:
                 return
             if done + running >= self._most:
                 time.sleep(POLL_S)  # another's trial: it ends, or goes stale and is taken over
@@ -158,11 +162,9 @@ class Searcher:
             self._study.sampler = TPESampler(
                 seed=int(seed[0]), n_startup_trials=1, multivariate=True, constant_liar=True
             )
-        before = len(self._study.get_trials(deepcopy=False))
-        self._repeats = repeats
+        self._repeats, self._is_repeated = repeats, False
         self._study.optimize(self._objective, n_trials=1, catch=(Repeated,))
-        last = self._study.get_trials(deepcopy=False)[before:]
-        return not any(trial.state == TrialState.FAIL for trial in last)
+        return not self._is_repeated
 
     def _objective(self, trial: Trial) -> list[float]:
         trial.set_user_attr(OWNER, signature())
@@ -172,6 +174,7 @@ class Searcher:
         if key(values) in seen:
             if self._repeats >= REPEATS and (self._space.size or MOST_LISTED + 1) <= MOST_LISTED:
                 self._study.enqueue_trial(self._space.nearest_new(trial.params, seen))
+            self._is_repeated = True
             raise Repeated
         result, status = self._evaluated(trial, values)
         trial.set_user_attr(STATUS, status)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from math import nextafter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from optuna.trial import TrialState
 from oppo_sim.config import load_scenario, load_schedule
 from oppo_sim.search import Problem, Seeds, evaluate, owners, study
 from oppo_sim.search.sought import load_search
+from oppo_sim.search.space import Space, key
 from oppo_sim.search.winner import schedule_file
 from tests.cli.conftest import Oppo
 from tests.search.conftest import Write
@@ -234,6 +236,26 @@ def test_processes_join_a_search_and_no_point_is_tried_twice(oppo: Oppo, written
     assert min(document["runs"] for document in documents) > 0
 
 
+def test_a_range_of_two_fractions_has_an_end(oppo: Oppo, written: Write) -> None:
+    """1 and the next number above it: Optuna proposes them again and again."""
+    text = TINY[: TINY.index("[axes]")] + "[axes]\ncosts.round_s = { low = 1.0, high = "
+    document = found(oppo, written(f"{text}{nextafter(1.0, 2.0)!r} }}\n"))
+    assert 1 <= len(document["trials"]) <= 2
+
+
+def test_beginnings_that_fall_together_are_tried_once(oppo: Oppo, written: Write) -> None:
+    """Of ten points that are spread over 6 x 6, two are often the same one."""
+    text = TINY[: TINY.index("[axes]")].replace("seeds = 3", "seeds = 1").replace("= 12", "= 36")
+    lists = {"schedule.chunk": [10, 20, 30, 40, 50, 60], "schedule.overcommit": [*range(6)]}
+    axes = "".join(f'"{path}" = {values}\n' for path, values in lists.items())
+    file = written(f"{text}[axes]\n{axes}")
+    search = load_search(file)
+    spread = Space(search.space.axes).beginnings(study.FIRST, search.seed)
+    assert len({key(params) for params in spread}) < study.FIRST
+    points = {key(one["values"]) for one in found(oppo, file)["trials"]}
+    assert len(points) == 36
+
+
 def test_no_point_within_the_bounds_is_no_winner(oppo: Oppo, written: Write) -> None:
     file = written(TINY.replace("trials = 12", 'trials = 3\nconstraints = ["speedup >= 100"]'))
     done = oppo("search", file, "--out", file.parent / "out")
@@ -261,6 +283,14 @@ MISTAKES = {
     ("trials = 12", "trials = 0"): "trials = 0",
     ("trials = 12", 'constraints = ["kv_peak < 5"]'): "must be METRIC <= NUMBER",
     ("trials = 12", 'constraints = ["kv <= 5"]'): "'kv <= 5': no such metric",
+    (
+        "trials = 12",
+        'constraints = ["staleness <= 0.1", "staleness >= 0.5"]',
+    ): "'staleness <= 0.1' and 'staleness >= 0.5': no value keeps both; change one",
+    (
+        "trials = 12",
+        'constraints = ["step_s <= 3", "step_s <= 4"]',
+    ): "'step_s <= 3' and 'step_s <= 4': bound the same side",
     ("trials = 12", 'baseline = "none"\nconstraints = ["speedup >= 2"]'): "needs a baseline",
     ("high = 100 }", "high = 100, count = 4 }"): "only a grid has it; leave it out",
     ("trials = 12", 'method = "latin"'): "unknown key 'method'",
