@@ -8,6 +8,7 @@ From the bottom up:
 `units`    `run_unit`: a unit simulated, as a small JSON object (`Found`), or the text of its error
 `result`   `summed_up`: a point's units and its baseline's as one `Result`, paired by seed;
            `is_enough` and `more_seeds` say when to stop. `evaluate`: all of that for one point
+`tries`    the values of axes, tried on the scenario before anything runs
 `spec`     a sweep file, read and checked before anything runs
 `design`   which points a sweep has: grid, random, Latin hypercube
 `clusters` Ray's and Dask's, through joblib's backends for them

@@ -13,6 +13,7 @@ from oppo_sim.config.errors import short
 from oppo_sim.search.problem import SCHEDULE
 
 RANGE = ("low", "high", "log", "count")
+MOST_VALUES = 1_000_000  # that a grid takes of a range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,8 @@ def read_axes(file: str, table: Mapping[str, Any], method: str) -> tuple[Axis, .
         if path in axes:
             raise ConfigError(f"{where} is there twice: leave one of the two out")
         axes[path] = Axis(path=path, choices=_choices(where, given, method))
+        if path == SCHEDULE:
+            _refuse_no_name(where, axes[path].listed())
     if not axes:
         raise ConfigError(f'{file}: axes is empty: add one, such as "schedule.chunk" = [128, 256]')
     _refuse_nested(file, list(axes))
@@ -118,7 +121,7 @@ def _choices(where: str, given: Any, method: str) -> tuple[Any, ...] | Range:
     seen: dict[str, None] = {}
     for value in given:
         _refuse_no_number(where, value)
-        text = json.dumps(value, sort_keys=True, default=str)
+        text = _same(value)
         if text in seen:
             raise ConfigError(f"{where}: has {short(value)} twice: leave one of the two out")
         seen[text] = None
@@ -149,9 +152,27 @@ def _range(where: str, given: Mapping[str, Any], method: str) -> Range:
                 f"{where}: count = {short(count)}: a grid needs to know how many values of the "
                 "range to take, at least 2"
             )
+        if count > MOST_VALUES:
+            raise ConfigError(f"{where}: count = {short(count)}: must be at most {MOST_VALUES:,}")
     elif count is not None:
         raise ConfigError(f"{where}: count = {short(count)}: only a grid has it; leave it out")
     return Range(low=low, high=high, log=is_log, count=count)
+
+
+def _same(value: Any) -> str:
+    """One text for values that are equal: 1 and 1.0 are one point."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _refuse_no_name(where: str, values: Sequence[Any]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise ConfigError(
+                f"{where}, value {short(value)}: must be the name or the file of a schedule, in "
+                "quotes"
+            )
 
 
 def _refuse_no_number(where: str, value: Any) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from oppo_sim.config.fields import Count, Listed, Seed, Share
 from oppo_sim.search import folder
 from oppo_sim.search.goals import Goals, read_goals
-from oppo_sim.search.spec import SEARCH, Common, Sweep, build, read, try_values
+from oppo_sim.search.spec import SEARCH, Common, Sweep, build, read
+from oppo_sim.search.tries import try_values
 
 
 class SearchFile(Common):
@@ -60,7 +61,7 @@ def load_search(
     goals = read_goals(
         file, own.objectives, own.constraints, has_baseline=space.problem.baseline is not None
     )
-    try_values(space)
+    try_values(file, space.problem, space.axes)
     return Search(
         space=space,
         goals=goals,

@@ -15,12 +15,13 @@ from oppo_sim.config.errors import explain, short
 from oppo_sim.config.fields import Count, Seed, Share, Table
 from oppo_sim.search.axes import Axis, read_axes
 from oppo_sim.search.design import Design, check_size
-from oppo_sim.search.problem import BASELINE, SCHEDULE, Kind, Problem, Values, named_or_at
+from oppo_sim.search.problem import BASELINE, SCHEDULE, Problem, Values, named_or_at
 from oppo_sim.search.result import Seeds
-from oppo_sim.simulate import check
+from oppo_sim.search.tries import try_values
 
 NO_BASELINE = "none"
 SEARCH = "search"  # the method of what is no sweep
+MOST_RUNS = 20_000_000  # of a sweep
 File = TypeVar("File", bound="Common")
 
 
@@ -83,14 +84,16 @@ def load_sweep(
 ) -> Sweep:
     """The sweep of a file; `steps` and `seeds` instead of the file's. ConfigError in one line.
 
-    Every value of every axis is tried on the scenario; what two axes together do not allow is left
+    The values of every axis are tried on the scenario; what two axes together do not allow is left
     for the points to find.
     """
     file, own = str(path), read(path, SweepFile)
     sweep = build(file, own, own.method, overrides=overrides, steps=steps, seeds=seeds)
     check_size(file, sweep.axes, own.method, own.points)
-    try_values(sweep)
-    return replace(sweep, points=own.points, draw_seed=own.draw_seed)
+    sweep = replace(sweep, points=own.points, draw_seed=own.draw_seed)
+    _refuse_endless(sweep)
+    try_values(file, sweep.problem, sweep.axes)
+    return sweep
 
 
 def read(path: str | Path, kind: type[File]) -> File:
@@ -116,7 +119,7 @@ def build(
     folder = Path(file).parent
     axes = read_axes(file, own.axes, method)
     settings = dict(_settings(own.set))
-    _refuse_odd(file, own, axes, {**settings, **(overrides or {})})
+    _refuse_odd(file, own, axes, {**settings, **(overrides or {})}, steps)
     try:
         problem = Problem.of(
             named_or_at(own.scenario, folder),
@@ -159,20 +162,59 @@ def _settings(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
 
 
 def _refuse_odd(
-    file: str, own: Common, axes: tuple[Axis, ...], settings: Mapping[str, object]
+    file: str,
+    own: Common,
+    axes: tuple[Axis, ...],
+    settings: Mapping[str, object],
+    steps: int | None,
 ) -> None:
     """Keys that would be set twice, or to no effect."""
     paths = [axis.path for axis in axes]
     for path in paths:
-        if path in settings:
-            raise ConfigError(f"{file}: axis {path}: set says it too; leave one of the two out")
+        for key in settings:
+            if path != SCHEDULE and f"{key}.".startswith(f"{path}."):
+                said = "set says it too" if key == path else f"it replaces {key}, which is set"
+                raise ConfigError(f"{file}: axis {path}: {said}; leave one of the two out")
     if "seed" in paths:
         raise ConfigError(f"{file}: axis seed: every point has the same; use seed and seeds")
-    if "steps" in paths and own.steps is not None:
-        raise ConfigError(f"{file}: axis steps: steps = {own.steps} says it too; leave one out")
+    steps = steps or own.steps
+    if "steps" in paths and steps is not None:
+        raise ConfigError(f"{file}: axis steps: steps = {steps} says it too; leave one out")
     if SCHEDULE in paths and own.schedule is not None:
         raise ConfigError(
             f"{file}: axis schedule: schedule = {own.schedule!r} says it too; leave one out"
+        )
+    _refuse_deaf(file, own, settings, SCHEDULE in paths)
+
+
+def _refuse_deaf(file: str, own: Common, settings: Mapping[str, object], is_named: bool) -> None:
+    """Settings of the scenario that the file's own keys would outdo."""
+    for key in ("steps", "seed"):
+        given = getattr(own, key)
+        if key in settings and given is not None:
+            raise ConfigError(
+                f"{file}: set {key} = {short(settings[key])}: {key} = {given} of the file counts "
+                "instead; leave one of the two out"
+            )
+    if SCHEDULE in settings and not isinstance(settings[SCHEDULE], Mapping):
+        raise ConfigError(
+            f"{file}: set {SCHEDULE} = {short(settings[SCHEDULE])}: is the table of its choices; "
+            f'name one by schedule = "oppo" above all tables of the file'
+        )
+    if f"{SCHEDULE}.name" in settings and (is_named or own.schedule is not None):
+        other = f"the axis {SCHEDULE}" if is_named else f"{SCHEDULE} = {own.schedule!r}"
+        raise ConfigError(
+            f"{file}: set {SCHEDULE}.name = {short(settings[f'{SCHEDULE}.name'])}: {other} counts "
+            "instead; leave one of the two out"
+        )
+
+
+def _refuse_endless(sweep: Sweep) -> None:
+    points, seeds = len(sweep.design()), max(sweep.seeds.least, sweep.seeds.most)
+    if points * seeds > MOST_RUNS:
+        raise ConfigError(
+            f"{sweep.file}: {points:,} points of up to {seeds:,} seeds are {points * seeds:,} "
+            f"runs, of which a sweep has at most {MOST_RUNS:,}; take fewer seeds, or fewer points"
         )
 
 
@@ -190,54 +232,3 @@ def _seeds(file: str, own: Common, first: int, least: int) -> Seeds:
     if most < least:
         raise ConfigError(f"{file}: max_seeds = {most}: must be at least seeds = {least}")
     return Seeds(first, least, most, own.enough)
-
-
-def try_values(sweep: Sweep) -> None:
-    """ConfigError names the first axis, and the value, that the scenario refuses.
-
-    Each is tried with the first values of the other axes, then with their last.
-    """
-    lists = {axis.path: axis.listed() for axis in sweep.axes}
-    ends = [{path: values[end] for path, values in lists.items()} for end in (0, -1)]
-    for path, values in lists.items():
-        for value in values:
-            mistakes = [_mistake(sweep.problem, {**ends[0], path: value})]
-            if mistakes[0] is not None:
-                mistakes.append(_mistake(sweep.problem, {**ends[1], path: value}))
-            if None in mistakes:
-                continue
-            if _mistake(sweep.problem, ends[0]) is not None:
-                _blame_origin(sweep, ends[0])
-            raise _of_axis(sweep.file, path, value, str(mistakes[0]))
-    if sweep.problem.baseline is not None:
-        found = [_mistake(sweep.problem, end, "baseline") for end in ends]
-        if None not in found:
-            raise ConfigError(f"{sweep.file}: baseline = {sweep.problem.baseline!r}: {found[0]}")
-
-
-def _blame_origin(sweep: Sweep, origin: Values) -> None:
-    """The first values of all axes are refused: by the scenario as it is, or from which axis on."""
-    mistake = _mistake(sweep.problem, {})
-    last, values = "", dict[str, Any]()
-    for path, value in origin.items():
-        before, values[path] = mistake, value
-        mistake = _mistake(sweep.problem, values)
-        if mistake is not None and mistake != before:
-            last = path
-    assert mistake is not None
-    if not last:
-        raise ConfigError(f"{sweep.file}: {mistake}")
-    raise _of_axis(sweep.file, last, origin[last], mistake)
-
-
-def _of_axis(file: str, path: str, value: Any, mistake: str) -> ConfigError:
-    return ConfigError(f"{file}: axis {path}, value {short(value)}: {mistake}")
-
-
-def _mistake(problem: Problem, values: Values, kind: Kind = "point") -> str | None:
-    try:
-        scenario, schedule = problem.built(kind, values)
-        check(scenario, schedule, scenario.steps if problem.steps is None else problem.steps)
-    except (ValueError, OverflowError) as error:
-        return str(error)
-    return None

@@ -1,10 +1,12 @@
 """Mistakes in a sweep file: one line that names the axis, before anything runs."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from oppo_sim.search.tries import MOST_TRIED, spread
 from tests.search.conftest import Write
 
 AXES = {
@@ -75,6 +77,23 @@ AXES = {
     ),
     "seeds": ("seed = [1, 2]", "axis seed: every point has the same; use seed and seeds"),
     "none": ("", "axes is empty: add one"),
+    "a value twice, once as a fraction": ("costs.round_s = [1, 0.5, 1.0]", "has 1.0 twice"),
+    "a grid of a thousand millions": (
+        '"schedule.chunk" = { low = 1, high = 9, count = 1_000_000_000 }',
+        "count = 1000000000: must be at most 1,000,000",
+    ),
+    "a schedule that is a number": (
+        'schedule = ["oppo", 1]',
+        "axis schedule, value 1: must be the name or the file of a schedule, in quotes",
+    ),
+    "a schedule that is a table": (
+        'schedule = [{ base = "oppo" }]',
+        "axis schedule, value {'base': 'oppo'}: must be the name",
+    ),
+    "a range of schedules": (
+        "schedule = { low = 1, high = 3, count = 2 }",
+        "axis schedule, value 1: must be the name",
+    ),
 }
 
 
@@ -103,6 +122,22 @@ KEYS = {
         'scenario = "tiny"\nset = { "schedule.chunk" = 9 }',
         "axis schedule.chunk: set says it too",
     ),
+    "steps, set too": (
+        'scenario = "tiny"\nsteps = 3\nset = { steps = 9 }',
+        "set steps = 9: steps = 3 of the file counts instead",
+    ),
+    "the seed, set too": (
+        'scenario = "tiny"\nseed = 3\nset = { seed = 9 }',
+        "set seed = 9: seed = 3 of the file counts instead",
+    ),
+    "a schedule, set too": (
+        'scenario = "tiny"\nschedule = "oppo"\nset = { "schedule.name" = "trl" }',
+        "set schedule.name = 'trl': schedule = 'oppo' counts instead",
+    ),
+    "a schedule by set": (
+        'scenario = "tiny"\nset = { schedule = "trl" }',
+        "set schedule = 'trl': is the table of its choices",
+    ),
     "a bad set": ('scenario = "tiny"\nset = { "cluster.actors" = 0 }', "cluster.actors = 0"),
     "most without enough": ('scenario = "tiny"\nmax_seeds = 9', "max_seeds = 9: is for sweeps"),
     "enough with one seed": (
@@ -129,6 +164,36 @@ def test_a_mistake_in_the_file_names_the_key(
 ) -> None:
     file = written(f'{keys}\n\n[axes]\n"schedule.chunk" = [20, 50]\n')
     assert said in refused("sweep", file)
+
+
+def test_settings_that_an_axis_outdoes_are_refused(
+    refused: Callable[..., str], written: Write
+) -> None:
+    plain = 'scenario = "tiny"\n\n[axes]\n'
+    file = written(f"{plain}steps = [2, 4]\n")
+    assert "axis steps: steps = 3 says it too" in refused("sweep", file, "--steps", 3)
+    file = written(f'{plain}"schedule.overcommit" = [2, 4]\n')
+    said = refused("sweep", file, "--set", "schedule.overcommit.most=3")
+    assert "axis schedule.overcommit: it replaces schedule.overcommit.most" in said
+    file = written(f'{plain}schedule = ["trl", "oppo"]\n')
+    said = refused("sweep", file, "--set", "schedule.name=intra")
+    assert "set schedule.name = 'intra': the axis schedule counts instead" in said
+
+
+def test_more_runs_than_a_journal_has_places_for(
+    refused: Callable[..., str], written: Write
+) -> None:
+    text = 'scenario = "tiny"\nseeds = 1_000_000\n[axes]\n"schedule.chunk" = '
+    file = written(text + "{ low = 1, high = 100, count = 50 }\n")
+    assert "50 points of up to 1,000,000 seeds are 50,000,000 runs" in refused("sweep", file)
+
+
+def test_of_a_long_axis_as_many_values_are_tried_as_one_waits_for() -> None:
+    tried = spread(range(10**6))
+    assert (len(tried), tried[0], tried[-1]) == (MOST_TRIED, 0, 10**6 - 1)
+    gaps = {after - before for before, after in pairwise(tried)}
+    assert gaps == {1001}  # 999 gaps of 999,999
+    assert spread(range(5)) == range(5)
 
 
 def test_no_file_and_no_toml(refused: Callable[..., str], written: Write, tmp_path: Path) -> None:
