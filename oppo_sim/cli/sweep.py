@@ -73,7 +73,7 @@ def sweep(
     from oppo_sim.config import value_of
     from oppo_sim.search.spec import load_sweep
 
-    console.need_out(out, resume=resume, keep_runs=keep_runs, page=page)
+    console.need_out(out, resume=resume, page=page, **{"keep-runs": keep_runs})
     if address is not None and backend is Backend.loky:
         raise ValueError(f"--address {address}: only --backend ray and dask have one")
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}

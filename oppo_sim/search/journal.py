@@ -12,7 +12,7 @@ from typing import Any, Self
 from oppo_sim.runs import RunError
 from oppo_sim.search.problem import Kind
 from oppo_sim.search.result import Seeds
-from oppo_sim.search.units import Found
+from oppo_sim.search.units import Found, is_found
 
 KINDS: tuple[Kind, ...] = ("point", "baseline")
 ABSENT = -1
@@ -112,7 +112,7 @@ class Journal:
         try:
             row: dict[str, Any] = json.loads(line)
             kind, place, seed = row["unit"], row["id"], row["seed"]
-            if not isinstance(row["found"], dict) or row["found"].get("died"):
+            if not is_found(row["found"]) or type(place) is not int or type(seed) is not int:
                 return None
             if (
                 kind in KINDS

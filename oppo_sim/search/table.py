@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from oppo_sim.runs import RunError
 from oppo_sim.search.axes import Axis, Range
 from oppo_sim.search.result import Result
 
@@ -40,10 +42,30 @@ COLUMNS = (
 
 
 def write_tables(folder: Path, axes: Sequence[Axis], results: Iterable[Result]) -> None:
-    """results.parquet and results.csv, each there completely or as it was before."""
+    """results.parquet and results.csv, each there completely or as it was before.
+
+    RunError where they cannot be written.
+    """
+    parquet, text = (folder / f".{name}.part" for name in (PARQUET, CSV))
+    try:
+        try:
+            _write(parquet, text, axes, results)
+            parquet.replace(folder / PARQUET)
+            text.replace(folder / CSV)
+        finally:
+            for part in (parquet, text):
+                part.unlink(missing_ok=True)
+    except OSError as error:  # Arrow's has a number and no words
+        said = os.strerror(error.errno) if error.errno else str(error)
+        raise RunError(
+            f"cannot write {folder / PARQUET} and {CSV}: {said}; what is simulated stays, --resume "
+            "writes them"
+        ) from None
+
+
+def _write(parquet: Path, text: Path, axes: Sequence[Axis], results: Iterable[Result]) -> None:
     kinds = {axis.path: _kind(axis) for axis in axes}
     schema = pa.schema([("point", _INT), *kinds.items(), *COLUMNS])
-    parquet, text = (folder / f".{name}.part" for name in (PARQUET, CSV))
     with ExitStack() as stack:
         writer = stack.enter_context(pq.ParquetWriter(parquet, schema))
         lines = csv.writer(stack.enter_context(text.open("w", newline="", encoding="utf-8")))
@@ -52,8 +74,6 @@ def write_tables(folder: Path, axes: Sequence[Axis], results: Iterable[Result]) 
             rows = [_row(result, kinds) for result in group]
             writer.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=ROWS)
             lines.writerows([[row[name] for name in schema.names] for row in rows])
-    parquet.replace(folder / PARQUET)
-    text.replace(folder / CSV)
 
 
 def _cut(results: Iterable[Result]) -> Iterator[list[Result]]:

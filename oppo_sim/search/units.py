@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 from oppo_sim.analysis.documents import header_of
@@ -26,6 +27,19 @@ MEASURES = (
     "wasted_share",  # of the decoded tokens
     "kv_peak_tokens",  # on one lane
 )
+NOT_KNOWN = {"length_bias"}  # of some
+
+
+def is_found(row: Any) -> bool:
+    """Whether something that was read again is what a unit came to, and its worker did not die."""
+    if not isinstance(row, dict) or row.get("died"):
+        return False
+    if "error" in row:
+        return isinstance(row["error"], str)
+    if row.keys() - NOT_KNOWN != set(MEASURES) - NOT_KNOWN:
+        return False
+    values = [value for name, value in row.items() if name not in NOT_KNOWN or value is not None]
+    return all(isinstance(v, int | float) and isfinite(v) for v in values) and row["step_s"] > 0
 
 
 def run_units(problem: Problem, units: Sequence[Unit]) -> list[Found]:

@@ -1,5 +1,6 @@
 """A sweep as a user runs it: its table, its failures, and going on with it."""
 
+import errno
 import json
 import math
 import tracemalloc
@@ -167,6 +168,24 @@ def test_a_changed_file_is_refused_with_what_changed(
     tiny.write_text(TINY.replace("seeds = 2", "seeds = 3"))
     done = oppo("sweep", tiny, "--out", out, "--resume", "--json", "--jobs", 1)
     assert json.loads(done.out)["runs"] == 7  # one more seed of six points and the baseline
+
+
+def test_a_table_that_finds_no_room_is_told_and_written_later(
+    oppo: Oppo, refused: Callable[..., str], tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tiny.parent / "out"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+        said = refused("sweep", tiny, "--out", out, "--jobs", 1)
+    assert "cannot write" in said
+    assert "results.parquet and results.csv: No space left on device" in said
+    assert not list(out.glob(".*"))
+    done = oppo("sweep", tiny, "--out", out, "--jobs", 1, "--resume", "--json")
+    assert (done.code, json.loads(done.out)["runs"]) == (0, 0)
 
 
 def test_runs_are_kept_on_request(oppo: Oppo, tiny: Path) -> None:
