@@ -31,6 +31,8 @@ def draw(swept: Swept, kind: str, form: str, axes: tuple[str, str] | None = None
     """A picture in one of `canvas.FORMATS`; the same bytes for the same table."""
     if kind not in PICTURES:
         raise RunError(f"--kind {kind}: no such picture of a sweep; {nearest(kind, PICTURES)}")
+    if kind == "front" and axes is not None:
+        raise RunError(f"--axes {','.join(axes)}: only a heatmap has them; leave it out")
     with canvas.style():
         figure = front(swept) if kind == "front" else heatmap(swept, axes)
         return canvas.encode(figure, form)
@@ -69,6 +71,8 @@ def _two(swept: Swept, axes: tuple[str, str] | None) -> tuple[str, str]:
         if axis not in swept.numeric:
             known = ", ".join(swept.numeric) or "none"
             raise RunError(f"--axes {axis}: is no axis of several numbers; those are: {known}")
+    if axes is not None and axes[0] == axes[1]:
+        raise RunError(f"--axes {axes[0]},{axes[1]}: names the same axis twice; name two")
     if axes is not None:
         return axes
     if len(swept.numeric) < 2:

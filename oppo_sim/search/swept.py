@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from oppo_sim.analysis.claims import HEADER
 from oppo_sim.runs import RunError
-from oppo_sim.search.table import PARQUET
+from oppo_sim.search.table import COLUMNS, PARQUET
 
 KINDS = ("sweep", "search")
 
@@ -37,7 +38,8 @@ class Swept(NamedTuple):
 
 
 def is_swept(folder: Path) -> bool:
-    return (folder / PARQUET).is_file() and (folder / HEADER).is_file()
+    """Whether a folder, done or not, is of many points rather than of one run."""
+    return (folder / HEADER).is_file()
 
 
 def read_swept(folder: Path) -> Swept:
@@ -47,10 +49,23 @@ def read_swept(folder: Path) -> Swept:
         if header["kind"] not in KINDS:
             raise ValueError
         name, order, baseline = header["scenario"]["name"], header["order"], header["baseline"]
-        table = pd.read_parquet(folder / PARQUET)
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"{folder} is not the folder of a sweep or a search") from None
-    kept = table[table["status"] == "ok"].reset_index(drop=True)
+    kept = _table(folder, header["kind"], order)
     if kept.empty:
         raise RunError(f"{folder}: all points failed, so there is nothing to draw")
     return Swept(name, baseline, tuple(order), kept)
+
+
+def _table(folder: Path, kind: str, axes: Sequence[str]) -> pd.DataFrame:
+    """The points that did not fail."""
+    remedy = f"run the {kind} again with --resume, which writes it"
+    if not (folder / PARQUET).is_file():
+        raise RunError(f"{folder} has no {PARQUET} yet: {remedy}")
+    try:
+        table = pd.read_parquet(folder / PARQUET)
+        if not {"point", *axes, *(name for name, _ in COLUMNS)} <= set(table.columns):
+            raise ValueError
+        return table[table["status"] == "ok"].reset_index(drop=True)
+    except (OSError, ValueError):
+        raise RunError(f"{folder / PARQUET} is damaged: {remedy}") from None

@@ -122,6 +122,23 @@ def test_one_axis_has_no_heat_map(oppo: Oppo, refused: Callable[..., str], writt
     assert "this sweep has 1; try --kind front" in refused("plot", out)
 
 
+def test_a_folder_that_cannot_be_drawn_says_how_it_can(
+    refused: Callable[..., str], drawn: Path, tmp_path: Path
+) -> None:
+    assert "names the same axis twice" in refused(
+        "plot", drawn, "--axes", "schedule.chunk,schedule.chunk"
+    )
+    axes = "schedule.chunk,schedule.overcommit"
+    assert "only a heatmap has them" in refused("plot", drawn, "--kind", "front", "--axes", axes)
+    part = tmp_path / "part"
+    shutil.copytree(drawn, part)
+    table = part / "results.parquet"
+    table.write_bytes(table.read_bytes()[:100])
+    assert "results.parquet is damaged: run the sweep again with --resume" in refused("plot", part)
+    table.unlink()
+    assert "has no results.parquet yet: run the sweep again" in refused("plot", part)
+
+
 class Loaded(HTMLParser):
     """What a page would fetch."""
 
