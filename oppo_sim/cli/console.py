@@ -51,7 +51,8 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a key of the scenario, by its dotted path; may be given several times.",
+        help="Change a key of the scenario, by its dotted path; may be given several times. A "
+        "file is looked for in the folder of the scenario's file.",
     ),
 ]
 Out = Annotated[

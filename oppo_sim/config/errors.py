@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,14 +27,26 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 @contextmanager
-def blaming(file: str, field: str) -> Iterator[None]:
-    """Turn a ValueError of the layers below or above into a ConfigError about that field."""
+def blaming(file: str, field: str, folder: Path = Path()) -> Iterator[None]:
+    """Turn a ValueError of the layers below or above into a ConfigError about that field.
+
+    `folder`: what a path in the field is relative to.
+    """
     try:
         yield
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"{file}: {field}: {error}") from error
+        raise ConfigError(f"{file}: {field}: {error}{_where(error, folder)}") from error
+
+
+def _where(error: BaseException | None, folder: Path) -> str:
+    """Where a file was looked for, if the error is of one that is not there."""
+    while error is not None and not isinstance(error, FileNotFoundError):
+        error = error.__cause__
+    if error is None or folder == Path() or not Path(error.filename).is_relative_to(folder):
+        return ""
+    return f"; paths are relative to the folder of the scenario's file, {folder}"
 
 
 def explain(file: str, document: Mapping[str, Any], error: ValidationError) -> ConfigError:

@@ -14,7 +14,7 @@ from oppo_sim.config.errors import ConfigError, blaming, nearest, short
 from oppo_sim.config.fields import Count, Listed, Seed, Table
 from oppo_sim.config.paths import paths_of
 from oppo_sim.config.real import Real
-from oppo_sim.config.schedules import Defaults, compose
+from oppo_sim.config.schedules import CALLED, Defaults, compose
 from oppo_sim.config.workload import AnyReward, Lengths, Workload
 from oppo_sim.policies import CATALOG, Schedule
 
@@ -73,7 +73,7 @@ class Scenario(Table):
     @classmethod
     def _hint(cls, key: str, value: object, known: list[str]) -> str:
         """A key of one of the tables, without the table's name."""
-        paths = paths_of(cls, key)
+        paths = paths_of(cls, key) or paths_of(cls, CALLED.get(key.lower(), key))
         if not paths:
             return nearest(key, known)
         is_plain = len(paths) == 1 and type(value) in (int, float)

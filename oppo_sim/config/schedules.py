@@ -191,6 +191,11 @@ class Axes(Table):
     scoring: Literal["batch", "response", "chunk"] | None = None
     flush: Literal["round", "rollout"] | None = None
 
+    @classmethod
+    def _hint(cls, key: str, value: object, known: list[str]) -> str:
+        """An axis by another name that it has."""
+        return super()._hint(CALLED.get(key.lower(), key), value, known)
+
     def axes(self) -> dict[str, Any]:
         """What was given, as the values that a Schedule takes."""
         given = {name: value for name, value in self.given().items() if name in AXES}
@@ -201,6 +206,14 @@ class Axes(Table):
 
 
 AXES = frozenset(Axes.model_fields)
+CALLED = {  # in papers and elsewhere
+    "d": "overcommit",
+    "delta": "overcommit",
+    "oversampling": "overcommit",
+    "eta": "ahead",
+    "group_size": "group",
+    "num_generations": "group",
+}
 
 
 class Defaults(Axes):

@@ -97,7 +97,7 @@ def _roofline(scenario: Scenario, table: tables.Roofline) -> Roofline:
 
 def _measured(scenario: Scenario, table: tables.Measured) -> Measured:
     """Each task from the table or from the scenario's numbers; what costs nothing must be said."""
-    with blaming(scenario.file, "costs.file"):
+    with blaming(scenario.file, "costs.file", scenario.folder):
         found = measurements(table.file, scenario.folder)
     rest = {k: v for k, v in table.given().items() if k.endswith("_s") and k != "round_s"}
     for task in TASKS:
@@ -167,7 +167,7 @@ def _resident_bytes(scenario: Scenario, cluster: Cluster, models: Models) -> flo
 
 def _card(scenario: Scenario, name: str) -> Card:
     cluster = scenario.cluster
-    with blaming(scenario.file, "cluster.card"):
+    with blaming(scenario.file, "cluster.card", scenario.folder):
         hardware = card_at(name, scenario.folder)
     per_node = cluster.devices // cluster.nodes
     if per_node > hardware.devices_per_node:
@@ -180,7 +180,7 @@ def _card(scenario: Scenario, name: str) -> Card:
 
 
 def _shape(scenario: Scenario, host: str, name: str) -> ModelShape:
-    with blaming(scenario.file, f"models.{host}"):
+    with blaming(scenario.file, f"models.{host}", scenario.folder):
         return model_at(name, scenario.folder)
 
 

@@ -83,7 +83,7 @@ def longest_response(load: Workload) -> int:
 
 def _checked_source(scenario: Scenario) -> Source:
     lengths = scenario.needed_lengths()
-    with blaming(scenario.file, "workload.lengths"):
+    with blaming(scenario.file, "workload.lengths", scenario.folder):
         source = _source(scenario, lengths)
     _check_cap(scenario, source)
     return source

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -223,3 +224,30 @@ def test_a_stopped_process_leaves_a_run_that_goes_on(
     assert oppo("run", "tiny", *steps, "--out", tmp_path / "run", "--resume").code == 0
     assert oppo("run", "tiny", *steps, "--out", tmp_path / "whole").code == 0
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+LOST = "; paths are relative to the folder of the scenario's file, "
+
+
+@pytest.mark.parametrize(
+    ("scenario", "field"),
+    [
+        ("tiny", "workload.lengths=x/lengths.csv"),
+        ("tiny", "workload.lengths={replay='x/lengths.csv'}"),
+        ("tiny", "costs={model='table',file='x/times.csv'}"),
+        ("stackexchange-7b", "cluster.card=x/card.toml"),
+        ("stackexchange-7b", "models.actor=x/config.json"),
+    ],
+)
+def test_a_file_that_is_not_there_is_said_to_be_looked_for_beside_the_scenario(
+    refused: Callable[..., str], tmp_path: Path, scenario: str, field: str
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    mine = folder / "mine.toml"
+    mine.write_text((files("oppo_sim") / "data/scenarios" / f"{scenario}.toml").read_text())
+    said = refused("run", mine, "--set", field)
+    assert f"{folder}/x/" in said
+    assert said.endswith(f"{LOST}{folder}\n")
+    for known in ("tiny", mine):  # a shipped one has no folder, and what is absolute needs none
+        assert LOST not in refused("run", known, "--set", f"workload.lengths={tmp_path}/none.csv")

@@ -22,6 +22,10 @@ MISTAKES = [
     ("learning_rate", "fast", ["'learning_rate'; did you mean real.ppo.learning_rate?"]),
     ("costs.decode_tokens_s", 1, ["costs: unknown key", "did you mean 'decode_token_s'"]),
     ("schedule.overcomit", 1, ["schedule: unknown key", "did you mean 'overcommit'"]),
+    ("schedule.D", 4, ["schedule: unknown key 'D'; did you mean 'overcommit'?"]),
+    ("schedule.delta", 4, ["unknown key 'delta'; did you mean 'overcommit'?"]),
+    ("schedule.num_generations", 4, ["key 'num_generations'; did you mean 'group'?"]),
+    ("d", 4, ["'d'; did you mean schedule.overcommit (as in --set schedule.overcommit=4)? known"]),
     ("schedule.overcommit.mots", 1, ["schedule.overcommit: unknown key", "did you mean 'most'"]),
     ("workload.reward", {"start": 0.0}, ["workload.reward.plateau is missing"]),
     # rates
