@@ -71,6 +71,8 @@ def search(
     from oppo_sim.search.sought import load_search
 
     console.need_out(out, resume=resume)
+    if storage == "":
+        raise ValueError("--storage is empty: give a URL such as sqlite:///search.db, or no option")
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
     loaded = load_search(file, overrides=overrides, steps=steps, seeds=seeds, trials=trials)
     remark(loaded.space)
@@ -97,9 +99,14 @@ def _run(loaded: Search, url: str) -> Found:
         raise ValueError(
             "a search needs optuna, which is not installed: pip install 'oppo-testbed[search]'"
         ) from None
-    from optuna.exceptions import StorageInternalError
-
-    from oppo_sim.search.study import SETTLED, Searcher, open_study, runs_of, tried
+    from oppo_sim.search.study import (
+        SETTLED,
+        Searcher,
+        database_error,
+        open_study,
+        runs_of,
+        tried,
+    )
 
     began, study = monotonic(), open_study(loaded, url)
     searcher = Searcher(loaded, study)
@@ -107,12 +114,14 @@ def _run(loaded: Search, url: str) -> Found:
     try:
         with console.Meter(f"searching {name}", "trials", says_left=True) as meter:
             searcher.run(meter)
-    except StorageInternalError as error:
-        said = str(error.__cause__ or error).splitlines()[0]
+        every, runs = tried(study), runs_of(study)
+    except Exception as error:
+        said = database_error(error)
+        if said is None:
+            raise
         raise RuntimeError(f"{url}: {said}; --resume, or the same again, goes on") from None
-    every = tried(study)
     front = loaded.goals.front([one.result for one in every if one.status == SETTLED])
-    return Found(every, front, searcher.ran, runs_of(study), monotonic() - began)
+    return Found(every, front, searcher.ran, runs, monotonic() - began)
 
 
 def _schedule(loaded: Search, best: Result) -> str:

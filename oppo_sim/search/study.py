@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
-from optuna.exceptions import ExperimentalWarning
+from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.study import Study
@@ -29,6 +29,7 @@ HEARTBEAT_S = 2
 GRACE_S = 10  # without a heartbeat: the process is dead, and its trial is anybody's
 POLL_S = 0.5
 OPENINGS = 10  # tries
+LOCKED_S = 60  # that a statement waits for another process, and after which no other try is made
 ASKING, ASKING_S = 40, 0.05  # looks, and between them, for values that a trial is about to have
 NEIGHBOUR = 3  # every third trial is the best one's nearest neighbour
 REPEATS = 4  # proposals of what is known, after which its neighbour is taken
@@ -57,19 +58,31 @@ def open_study(search: Search, url: str) -> Study:
     header = json.dumps(search.header(), sort_keys=True, default=str)
     digest = hashlib.sha256(header.encode()).hexdigest()[:12]
     name = f"{search.space.problem.document['name']}-{digest}"
+    until_s = time.monotonic() + LOCKED_S
     for left in reversed(range(OPENINGS)):
         try:
             return _opened(url, name, len(search.goals.objectives))
-        except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as error:
+        except (SQLAlchemyError, OptunaError, ImportError, ValueError, RuntimeError) as error:
             is_race = isinstance(error, OperationalError | IntegrityError)
-            if is_race and left:
+            if is_race and left and time.monotonic() < until_s:
                 time.sleep(POLL_S)  # another process may be making the tables
                 continue
-            said = str(error).splitlines()[0]
+            said = database_error(error) or str(error).splitlines()[0]
             raise ValueError(
                 f"--storage {url}: cannot be used: {said}; give a URL such as sqlite:///search.db"
             ) from None
     raise AssertionError
+
+
+def database_error(error: BaseException) -> str | None:
+    """What the database said, in one line, where that is why something was raised.
+
+    Optuna reads on where a trial could not be written, and may fail by what it did not read.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SQLAlchemyError):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is None else str(cause).splitlines()[0]
 
 
 def _opened(url: str, name: str, objectives: int) -> Study:
@@ -80,7 +93,7 @@ def _opened(url: str, name: str, objectives: int) -> Study:
             heartbeat_interval=HEARTBEAT_S,
             grace_period=GRACE_S,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
-            engine_kwargs={"connect_args": {"timeout": 60}} if "sqlite" in url else None,
+            engine_kwargs={"connect_args": {"timeout": LOCKED_S}} if "sqlite" in url else None,
         )
     return optuna.create_study(
         study_name=name,

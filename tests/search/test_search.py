@@ -312,3 +312,29 @@ def test_another_search_is_refused_its_folder(
     said = refused("search", file, "--out", out, "--resume")
     assert "objectives is ['step_s'] there and ['speedup'] here" in said
     assert "cannot be used" in refused("search", file, "--storage", "nosuch://x")
+
+
+def test_a_database_that_is_of_something_else(
+    refused: Callable[..., str], written: Write, tmp_path: Path
+) -> None:
+    file, other = written(TINY), tmp_path / "other.db"
+    with sqlite3.connect(other) as database:
+        database.execute("create table studies (x int)")
+    said = refused("search", file, "--storage", f"sqlite:///{other}")
+    assert "cannot be used: (sqlite3.OperationalError) table studies has no column" in said
+    assert "--storage is empty" in refused("search", file, "--storage", "")
+
+
+def test_a_database_that_is_damaged_meanwhile(
+    refused: Callable[..., str], written: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "search.db"
+
+    def damaging(*arguments: Any, **options: Any) -> Any:
+        with sqlite3.connect(database) as opened:
+            opened.execute("drop table if exists trials")
+        return evaluate(*arguments, **options)
+
+    monkeypatch.setattr(study, "evaluate", damaging)
+    said = refused("search", written(TINY), "--storage", f"sqlite:///{database}")
+    assert f"sqlite:///{database}: (sqlite3.OperationalError) no such table: trials;" in said
