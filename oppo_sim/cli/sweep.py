@@ -161,7 +161,7 @@ def _draw(loaded: Sweep, summary: Summary, out: Path, page: bool) -> None:
         if kind != "heatmap" or len(swept.numeric) > 1:
             write_whole(out / f"{kind}.png", pictures.draw(swept, kind, "png"))
     if page:
-        write_whole(out / PAGE, page_of(swept, loaded.problem, loaded.seeds.first))
+        write_whole(out / PAGE, page_of(swept, loaded.problem, loaded.design(), loaded.seeds.first))
 
 
 def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from oppo_sim.analysis import canvas
 from oppo_sim.search.axes import last_names
+from oppo_sim.search.design import Design
 from oppo_sim.search.pictures import on_front
 from oppo_sim.search.problem import Problem
 from oppo_sim.search.swept import Swept
@@ -40,8 +41,11 @@ METRICS = (
 INTERVALS = {"step_s": ("step_low_s", "step_high_s"), "speedup": ("speedup_low", "speedup_high")}
 
 
-def page(swept: Swept, problem: Problem, seed: int) -> str:
-    """The HTML; plotly.js is in it. ValueError without the extra that has it."""
+def page(swept: Swept, problem: Problem, design: Design, seed: int) -> str:
+    """The HTML; plotly.js is in it. ValueError without the extra that has it.
+
+    `design`: whose points the table is of, for it has as text what may be no text.
+    """
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError:
@@ -49,10 +53,10 @@ def page(swept: Swept, problem: Problem, seed: int) -> str:
             "--page needs plotly, which is not installed: pip install 'oppo-testbed[pages]'"
         ) from None
     template = files("oppo_sim").joinpath("data/pages/sweep.html").read_text(encoding="utf-8")
-    data = json.dumps(_data(swept, problem, seed), allow_nan=False).replace("</", "<\\/")
+    data = json.dumps(_data(swept, problem, design, seed), allow_nan=False)
     parts = {
         "TITLE": escape(f"{swept.scenario}: {len(swept.table)} points"),
-        "DATA": data,
+        "DATA": data.replace("<", "\\u003c"),  # no tag, no comment, none of these names
         "PLOTLY": str(get_plotlyjs()).replace("</script", "<\\/script"),
     }
     for name, text in parts.items():
@@ -60,7 +64,7 @@ def page(swept: Swept, problem: Problem, seed: int) -> str:
     return template
 
 
-def _data(swept: Swept, problem: Problem, seed: int) -> dict[str, Any]:
+def _data(swept: Swept, problem: Problem, design: Design, seed: int) -> dict[str, Any]:
     by = "speedup" if swept.baseline else "step_s"
     table = swept.table.sort_values(by, ascending=by == "step_s", kind="stable")
     table = table.head(MOST_POINTS)
@@ -73,7 +77,7 @@ def _data(swept: Swept, problem: Problem, seed: int) -> dict[str, Any]:
         "metrics": [{"key": key, "name": name} for key, name in METRICS if key in shown],
         "points": [_point(row, swept.axes, shown) for _, row in table.iterrows()],
         "front": best["point"].tolist(),
-        "timelines": _timelines(swept, problem, seed, pd.concat([best, table])),
+        "timelines": _timelines(problem, design, seed, pd.concat([best, table])),
         "steps": STEPS,
         "looks": LOOKS,
         "seed": seed,
@@ -104,21 +108,9 @@ def _plain(value: Any) -> Any:
 
 
 def _timelines(
-    swept: Swept, problem: Problem, seed: int, wanted: pd.DataFrame
+    problem: Problem, design: Design, seed: int, wanted: pd.DataFrame
 ) -> dict[int, dict[str, Any]]:
-    kept = wanted.drop_duplicates("point").head(MOST_TIMELINES)
-    found = {}
-    for _, row in kept.iterrows():
-        values = {axis: _value(_plain(row[axis])) for axis in swept.axes}
-        found[int(row["point"])] = timeline(problem, values, seed).as_dict()
-    return found
-
-
-def _value(cell: Any) -> Any:
-    """What the table has as text may be a table, a list or a mixture: JSON."""
-    if not isinstance(cell, str):
-        return cell
-    try:
-        return json.loads(cell)
-    except ValueError:
-        return cell
+    kept = wanted["point"].drop_duplicates().head(MOST_TIMELINES)
+    return {
+        place: timeline(problem, design[place].values, seed).as_dict() for place in map(int, kept)
+    }

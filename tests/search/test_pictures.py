@@ -168,6 +168,19 @@ def test_the_page_holds_the_table_and_fetches_nothing(drawn: Path) -> None:
     assert gains == sorted(gains, reverse=True)
 
 
+def test_a_page_of_odd_names_is_read_as_they_are(oppo: Oppo, written: Write) -> None:
+    """Text that is JSON, that ends a script, that begins a comment, and that the template has."""
+    names = ["12", "null", "</script>", "<!--<script>", "<!--PLOTLY-->", "ü \"'&`"]
+    file = written(f'scenario = "tiny"\nsteps = 2\nseeds = 1\n[axes]\nname = {json.dumps(names)}\n')
+    out = file.parent / "out"
+    done = oppo("sweep", file, "--out", out, "--jobs", 1, "--page")
+    assert (done.code, done.err) == (0, "")
+    text = (out / page.PAGE).read_text(encoding="utf-8")
+    (found,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text)
+    assert "<" not in found
+    assert sorted(p["values"]["name"] for p in json.loads(found)["points"]) == sorted(names)
+
+
 def test_a_timeline_is_that_of_the_run(oppo: Oppo, drawn: Path) -> None:
     """Point 5: chunk 50, D = 4. Its bars are the spans of `oppo run`."""
     out = drawn.parent / "run"
