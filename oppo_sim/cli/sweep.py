@@ -193,6 +193,7 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
     """Points in the order in which they come."""
     from rich.box import SIMPLE
     from rich.table import Table
+    from rich.text import Text
 
     from oppo_sim.analysis.why import plain
     from oppo_sim.search.axes import last_names
@@ -210,7 +211,7 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
         "seeds",
     ]
     for number, name in enumerate(shown):
-        table.add_column(name, justify="left" if 0 < number <= len(paths) else "right")
+        table.add_column(Text(name), justify="left" if 0 < number <= len(paths) else "right")
     for result in best:
         cells = [str(result.point), *(str(result.values[path]) for path in paths)]
         for mean in (result.step_s, result.speedup):
@@ -218,5 +219,5 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
                 half = None if mean.low is None or mean.high is None else mean.high - mean.low
                 cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
         cells += [plain(result.staleness or 0.0, 2), str(result.seeds)]
-        table.add_row(*cells)
+        table.add_row(*map(Text, cells))  # brackets in names are no markup
     return table

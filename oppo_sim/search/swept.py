@@ -48,13 +48,14 @@ def read_swept(folder: Path) -> Swept:
         header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
         if header["kind"] not in KINDS:
             raise ValueError
-        name, order, baseline = header["scenario"]["name"], header["order"], header["baseline"]
+        name, baseline = header["scenario"]["name"], header["baseline"]
+        order = tuple(map(str, header["order"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"{folder} is not the folder of a sweep or a search") from None
     kept = _table(folder, header["kind"], order)
     if kept.empty:
         raise RunError(f"{folder}: all points failed, so there is nothing to draw")
-    return Swept(name, baseline, tuple(order), kept)
+    return Swept(name, baseline, order, kept)
 
 
 def _table(folder: Path, kind: str, axes: Sequence[str]) -> pd.DataFrame:

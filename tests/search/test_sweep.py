@@ -188,6 +188,14 @@ def test_a_table_that_finds_no_room_is_told_and_written_later(
     assert (done.code, json.loads(done.out)["runs"]) == (0, 0)
 
 
+def test_names_with_brackets_are_shown_as_they_are(oppo: Oppo, written: Write) -> None:
+    axes = '[axes]\nname = ["[bold]x", "[/y]"]\n'
+    done = oppo("sweep", written(f'scenario = "tiny"\nsteps = 2\nseeds = 1\n{axes}'), "--jobs", 1)
+    assert done.code == 0
+    assert "[bold]x" in done.out
+    assert "[/y]" in done.out
+
+
 def test_runs_are_kept_on_request(oppo: Oppo, tiny: Path) -> None:
     out = tiny.parent / "out"
     assert oppo("sweep", tiny, "--out", out, "--keep-runs", "--jobs", 1).code == 0
