@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from textwrap import fill
+from typing import Annotated, Any
+
+import typer
 
 from oppo_sim.cli import console
 
 
-def scenarios(as_json: console.AsJson = False) -> None:
-    """List the shipped scenarios."""
+def scenarios(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="A shipped name, or the path of a TOML file."),
+    ] = None,
+    as_json: console.AsJson = False,
+) -> None:
+    """List the shipped scenarios, or say of one what it assumes and where its file is."""
     from oppo_sim.config import load_scenario, shipped_scenarios
 
+    if name is not None:
+        _scenario(name, as_json)
+        return
     found = [load_scenario(name) for name in shipped_scenarios()]
     if as_json:
         console.emit({s.name: {"about": s.about, "steps": s.steps} for s in found})
         return
-    _print([(s.name, f"{s.about} Assumed: {len(s.assumptions)}, see its file.") for s in found])
+    _print([(s.name, f"{s.about} Assumed: {len(s.assumptions)}.") for s in found])
+    console.show("\n`oppo scenarios SCENARIO` says what one assumes, and where its file is.")
+
+
+def _scenario(name: str, as_json: bool) -> None:
+    from oppo_sim.analysis.why import count
+    from oppo_sim.config import load_scenario, scenario_path
+
+    found, file = load_scenario(name), scenario_path(name)
+    schedule = found.schedule().name
+    if as_json:
+        document = {
+            "name": found.name,
+            "about": found.about,
+            "steps": found.steps,
+            "seed": found.seed,
+            "schedule": schedule,
+            "file": str(file),
+            "assumptions": list(found.assumptions),
+        }
+        console.emit(document)
+        return
+    console.show(
+        " ".join(filter(None, (f"{found.name}:", found.about))),
+        f"If nothing else is asked for: schedule {schedule}, {count(found.steps, 'step')}, seed "
+        f"{found.seed}. Its file:",
+    )
+    print(file)  # as it is: a wrapped line would not be a path
+    console.show("\nAssumed:" if found.assumptions else "\nIt names nothing that is assumed.")
+    for text in found.assumptions:
+        console.show(fill(text, console.width(), initial_indent="  - ", subsequent_indent="    "))
 
 
 def schedules(as_json: console.AsJson = False) -> None:

@@ -53,6 +53,12 @@ def read_scenario(name_or_path: str | Path) -> tuple[dict[str, Any], str, Path]:
     return _parse(name, read_text(Path(name), "scenario")), name, Path(name).parent
 
 
+def scenario_path(name_or_path: str | Path) -> Path:
+    """The file of a shipped scenario, or the one whose path that is."""
+    shelf = _shelf()
+    return Path(str(shelf.get(str(name_or_path), name_or_path)))
+
+
 def parse_scenario(
     document: Mapping[str, Any],
     file: str = "scenario",

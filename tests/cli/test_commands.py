@@ -156,6 +156,22 @@ def test_the_lists_name_all_there_is(oppo: Oppo) -> None:
         assert name in oppo("scenarios").out
 
 
+@pytest.mark.parametrize("name", ["gsm8k-7b", "experiments/configs/real/even-tokens.toml"])
+def test_a_scenario_says_what_it_assumes_and_where_its_file_is(oppo: Oppo, name: str) -> None:
+    scenario = load_scenario(name)
+    code, out, err = oppo("scenarios", name)
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert scenario.assumptions
+    for text in (scenario.about, *(f"- {text}" for text in scenario.assumptions)):
+        assert text in said
+    (file,) = (Path(line) for line in out.splitlines() if line.endswith(".toml"))
+    assert load_scenario(file).document() == scenario.document()
+    document = json.loads(oppo("scenarios", name, "--json").out)
+    assert document["assumptions"] == list(scenario.assumptions)
+    assert document["file"] == str(file)
+
+
 def test_every_schedule_has_a_sentence_and_a_source(oppo: Oppo) -> None:
     sources = {
         "trl": "TRL",
@@ -199,6 +215,7 @@ def test_the_version(oppo: Oppo) -> None:
         ("run", "Missing argument 'SCENARIO'"),
         ("run tiny --shedule oppo", "--shedule"),
         ("run tinny", "no scenario is called 'tinny'; did you mean 'tiny'?"),
+        ("scenarios opo", "no scenario is called 'opo'"),
         ("run missing.toml", "missing.toml: the scenario cannot be read: No such file"),
         ("run tiny --schedule opo", "no schedule is called 'opo'; did you mean 'oppo'?"),
         ("run tiny --steps 0", "greater than or equal to 1. See: oppo run --help"),
