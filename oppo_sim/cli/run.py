@@ -54,7 +54,7 @@ def run(
     if as_json:
         console.emit(summary_document(header, metrics))
     else:
-        _print(chosen, header, metrics, out)
+        _print(loaded, chosen, header, metrics, out)
 
 
 def _simulate(
@@ -91,15 +91,28 @@ def _watched(
         yield record
 
 
-def _print(schedule: Schedule, header: Header, metrics: Metrics, out: Path | None) -> None:
+def _print(
+    scenario: Scenario, schedule: Schedule, header: Header, metrics: Metrics, out: Path | None
+) -> None:
     from oppo_sim.analysis.why import count
-    from oppo_sim.cli.tables import LEGEND, metrics_table
+    from oppo_sim.cli.tables import RUN_LEGEND, metrics_table
 
     console.show(
         f"{header.called}, schedule {schedule.name}: {count(header.steps, 'step')}, seed "
         f"{header.seed}. Every number is simulated.",
         metrics_table(metrics),
-        LEGEND,
+        RUN_LEGEND,
     )
+    if scenario.assumptions:
+        console.show(_assumed(scenario))
     if out is not None:
         console.show(f"Written to {out}; steps.jsonl has one step a line.")
+
+
+def _assumed(scenario: Scenario) -> str:
+    """The one assumption, or where to read them all."""
+    first, *more = scenario.assumptions
+    if not more:
+        return f"Assumed: {first}"
+    called = f"oppo scenarios {scenario.file}"
+    return f"The scenario assumes {1 + len(more)} things, which `{called}` names."

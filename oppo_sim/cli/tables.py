@@ -21,6 +21,12 @@ LEGEND = (
     "exposed: lengthens the step; hidden: scoring while the batch is generated; busy: devices' "
     "share of the time; stale: mean staleness, in versions; D: overcommit."
 )
+RUN_LEGEND = (
+    "exposed: lengthens the step; hidden: scoring while the batch is generated; busy: devices' "
+    "share of the time; staleness: versions of the weights from a rollout's oldest token to its "
+    "training; deferrals: steps that a rollout was carried over; stale tokens: decoded by older "
+    "weights; KV peak: of one lane, that is of one replica of the actor."
+)
 
 
 class Column(NamedTuple):

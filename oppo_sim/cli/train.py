@@ -101,14 +101,16 @@ def train(
     if as_json:
         console.emit(summary_document(header, metrics))
         return 0
-    from oppo_sim.cli.tables import LEGEND, metrics_table
+    from oppo_sim.cli.tables import RUN_LEGEND, metrics_table
 
     console.show(
         f"{header.called}, schedule {chosen.name}: {header.steps} steps, seed {header.seed}. Every "
         "number is measured on this machine.",
         metrics_table(metrics),
-        LEGEND,
+        RUN_LEGEND,
     )
+    if loaded.real is not None and loaded.real.device == "cpu":
+        console.show("gpu0 and so on are the scenario's devices: in this run, parts of the CPU.")
     console.show(f"Written to {out}; `oppo trace {out}` and `oppo plot {out}` show it.")
     return 0
 

@@ -31,7 +31,17 @@ def test_a_run_is_summed_up_in_80_columns_as_simulated(oppo: Oppo) -> None:
     assert "tiny, schedule inter: 6 steps, seed 3. Every number is simulated." in out
     for words in ("staleness ", "deferrals ", "overcommit (D) ", "exposed: lengthens the step"):
         assert words in out
+    for words in ("staleness: versions of", "deferrals: steps", "of one lane, that is"):
+        assert words in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_run_says_what_its_scenario_assumes_or_where_that_is_said(oppo: Oppo) -> None:
+    even = "experiments/configs/real/even-tokens.toml"
+    said = " ".join(oppo("run", even, *STEPS).out.split())
+    assert "Assumed: Lengths and costs are guesses for `oppo run`" in said
+    said = " ".join(oppo("run", "stackexchange-7b", "--steps", 1).out.split())
+    assert "assumes 10 things, which `oppo scenarios stackexchange-7b` names." in said
 
 
 def test_json_is_one_document(oppo: Oppo) -> None:

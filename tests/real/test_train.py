@@ -46,10 +46,12 @@ def test_a_run_leaves_its_folder(config: Path, tmp_path: Path, capsys: Any) -> N
     assert main(["trace", str(out)]) == 0
 
 
-def test_torchs_own_spans_lie_in_their_step(config: Path, tmp_path: Path) -> None:
+def test_torchs_own_spans_lie_in_their_step(config: Path, tmp_path: Path, capsys: Any) -> None:
     """Of all lanes' threads, on the run's clock, in the file that the run's own spans are in."""
     out = tmp_path / "run"
     assert train(config, out, "--steps", "3", "--profile", "2") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gpu0 and so on are the scenario's devices: in this run, parts of the CPU." in said
     assert main(["trace", str(out)]) == 0
     events = json.loads((out / "trace.json").read_text())["traceEvents"]
     ours = {event["pid"] for event in events if event.get("cat") == "train"}
