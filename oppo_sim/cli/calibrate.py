@@ -130,6 +130,10 @@ def _paper(out: Path | None, resume: bool, jobs: int | None, as_json: bool) -> N
     if as_json:
         console.emit({name: [asdict(c) for c in fit.candidates] for name, fit in fits.items()})
         return
+    console.show(
+        "Every simulated value below is of one seed and 200 steps, to choose among candidates: "
+        "`oppo reproduce` takes more, and differs."
+    )
     for stage in protocol.stages:
         fit = fits[stage.name]
         rows = {
@@ -146,11 +150,10 @@ def _paper(out: Path | None, resume: bool, jobs: int | None, as_json: bool) -> N
                 f"Not told by these rows, but only together with the tail: {', '.join(untold)} "
                 "(accepted values differ by more than a factor of 2)."
             )
-    console.show("\nOf one seed and 200 steps each: `oppo reproduce` takes more, and differs.")
     if out is not None:
-        console.show(f"Written to {out}: candidates as CSV, scenarios as TOML.")
+        console.show(f"\nWritten to {out}: candidates as CSV, scenarios as TOML.")
     else:
-        console.show("These are shipped; --out DIR fits them again.")
+        console.show("\nThese are shipped; --out DIR fits them again.")
 
 
 def _refuse_unknown(target: str) -> None:

@@ -134,5 +134,6 @@ def verdict(found: Tail) -> str:
         helps = "Overcommitment will help"
     return (
         f"{idle} {cap} {helps}: generation {listed} (as long as memory and slots suffice; "
-        f"{found.ceiling:.2f} x if none of {in_flight} ever idled)."
+        f"{found.ceiling:.2f} x if none of {in_flight} ever idled). A step gains less: it trains, "
+        "too."
     )

@@ -103,6 +103,9 @@ def test_the_papers_fits_are_shown_with_their_roles(oppo: Oppo) -> None:
     assert code == 0
     for words in ("32 of 134 candidates", "fitted: U1b, A1, A2, U1o, U2o", "held out: T1d, U3o"):
         assert words in " ".join(out.split())
+    first = " ".join(out.split())[:200]
+    assert "of one seed and 200 steps" in first
+    assert "`oppo reproduce` takes more" in first
     document = json.loads(oppo("calibrate", "paper", "--json").out)
     assert len(document["chat"]) == 134
     assert {"lengths", "train_mfu", "accepted", "values"} <= document["chat"][0].keys()
