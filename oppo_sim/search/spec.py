@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from oppo_sim.config import ConfigError, read_text
+from oppo_sim.config import ConfigError, read_text, shipped_scenarios
 from oppo_sim.config.errors import explain, short
 from oppo_sim.config.fields import Count, Seed, Share, Table
 from oppo_sim.search.axes import Axis, read_axes
@@ -26,7 +26,11 @@ File = TypeVar("File", bound="Common")
 
 
 class Common(Table):
-    """What the files of sweeps and searches say. Paths in them are relative to their folder."""
+    """What the files of sweeps and searches say.
+
+    Paths in them are relative to their folder; those of a scenario's keys to that of its file, if
+    it has one of its own.
+    """
 
     scenario: str  # a shipped name, or a file
     about: str = ""
@@ -128,7 +132,8 @@ def build(
             baseline=None if own.baseline == NO_BASELINE else own.baseline,
             steps=steps or own.steps,
         )
-        problem = replace(problem, schedules=folder)
+        own_folder = folder if own.scenario in shipped_scenarios() else problem.folder
+        problem = replace(problem, schedules=folder, folder=own_folder)
         first = own.seed if own.seed is not None else problem.document.get("seed", 0)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error

@@ -1,12 +1,15 @@
 """Mistakes in a sweep file: one line that names the axis, before anything runs."""
 
 from collections.abc import Callable
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from oppo_sim.search.spec import load_sweep
 from oppo_sim.search.tries import MOST_TRIED, spread
+from oppo_sim.simulate import workload
 from tests.search.conftest import Write
 
 AXES = {
@@ -178,6 +181,29 @@ def test_settings_that_an_axis_outdoes_are_refused(
     file = written(f'{plain}schedule = ["trl", "oppo"]\n')
     said = refused("sweep", file, "--set", "schedule.name=intra")
     assert "set schedule.name = 'intra': the axis schedule counts instead" in said
+
+
+@pytest.mark.parametrize("has_scenario_file", [False, True])
+def test_paths_are_those_beside_the_file_wherever_it_is_run_from(
+    written: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_scenario_file: bool
+) -> None:
+    """Of a shipped scenario beside the sweep file, of one's own beside the scenario's."""
+    beside, elsewhere = tmp_path, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    name = "tiny"
+    if has_scenario_file:
+        beside, name = tmp_path / "own", "own/own.toml"
+        beside.mkdir()
+        shipped = files("oppo_sim").joinpath("data/scenarios/tiny.toml")
+        (beside / "own.toml").write_text(shipped.read_text())
+    (beside / "lengths.csv").write_text("response_tokens\n7\n7\n")
+    (elsewhere / "lengths.csv").write_text("response_tokens\n300\n300\n")
+    axes = '[axes]\n"workload.lengths" = [{ file = "lengths.csv" }]\n'
+    file = written(f'scenario = "{name}"\nsteps = 2\nseeds = 1\n{axes}')
+    monkeypatch.chdir(elsewhere)
+    loaded = load_sweep(file)
+    scenario, _ = loaded.problem.built("point", loaded.first())
+    assert workload(scenario, 0).responses(range(3)) == [7, 7, 7]
 
 
 def test_more_runs_than_a_journal_has_places_for(
