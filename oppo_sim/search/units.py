@@ -11,11 +11,12 @@ from oppo_sim.analysis.metrics import Metrics, summarise
 from oppo_sim.config import Scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.records import StepRecord
-from oppo_sim.runs import RunWriter
+from oppo_sim.runs import RunError, RunWriter
 from oppo_sim.search.problem import Kind, Problem, Unit
 from oppo_sim.simulate import lanes, simulate, workload
 
-# What is kept of a unit, a JSON object: the numbers of MEASURES, or `error`, a text.
+# What is kept of a unit, a JSON object: the numbers of MEASURES, or `error`, a text. With `died`
+# that was perhaps the fault of the moment, and --resume tries it again.
 Found = dict[str, Any]
 
 MEASURES = (
@@ -31,7 +32,7 @@ NOT_KNOWN = {"length_bias"}  # of some
 
 
 def is_found(row: Any) -> bool:
-    """Whether something that was read again is what a unit came to, and its worker did not die."""
+    """Whether something that was read again is what a unit came to, and will always come to."""
     if not isinstance(row, dict) or row.get("died"):
         return False
     if "error" in row:
@@ -69,6 +70,8 @@ class Built:
             if self._built is None:
                 self._built = self._problem.built(unit.kind, unit.values)
             metrics = self._simulated(unit, *self._built)
+        except (RunError, OSError, MemoryError) as error:  # the moment's, such as a full disk
+            return {"error": error_text(error), "died": True}
         except Exception as error:  # whatever it is, the other points go on
             return {"error": error_text(error)}
         return measures(metrics)

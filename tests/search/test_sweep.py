@@ -188,6 +188,23 @@ def test_a_table_that_finds_no_room_is_told_and_written_later(
     assert (done.code, json.loads(done.out)["runs"]) == (0, 0)
 
 
+def test_a_run_that_finds_no_room_fails_its_point_until_there_is_some(
+    oppo: Oppo, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tiny.parent / "out"
+    arguments = ("sweep", tiny, "--out", out, "--jobs", 1, "--keep-runs", "--json")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("oppo_sim.runs.writer.write_lines", full)
+        done = oppo(*arguments)
+    assert (done.code, json.loads(done.out)["failed"]) == (1, 6)
+    again = oppo(*arguments, "--resume")
+    assert (again.code, json.loads(again.out)["failed"]) == (0, 0)
+
+
 def test_names_with_brackets_are_shown_as_they_are(oppo: Oppo, written: Write) -> None:
     axes = '[axes]\nname = ["[bold]x", "[/y]"]\n'
     done = oppo("sweep", written(f'scenario = "tiny"\nsteps = 2\nseeds = 1\n{axes}'), "--jobs", 1)
