@@ -7,7 +7,7 @@ from typing import Any
 
 from oppo_sim.analysis import claims, digests
 from oppo_sim.analysis.documents import schedule_document
-from oppo_sim.search.problem import SCHEDULE
+from oppo_sim.search.problem import SCHEDULE, Kind, Values
 from oppo_sim.search.spec import Sweep
 
 JOURNAL, RUNS = "journal.jsonl", "runs"
@@ -50,12 +50,20 @@ def header(sweep: Sweep, keep_runs: bool = False) -> dict[str, Any]:
 
 def _schedules(sweep: Sweep) -> dict[str, Any]:
     """What each schedule that is named is, on the scenario as it is at the first point."""
-    point = sweep.first()
     names = [axis.choices for axis in sweep.axes if axis.path == SCHEDULE]
     own = list(*names) if names else [sweep.problem.schedule]
-    built = {
-        str(n): sweep.problem.built("point", {**point, **({SCHEDULE: n} if n else {})}) for n in own
-    }
+    built = {str(name): _built(sweep, "point", {SCHEDULE: name} if name else {}) for name in own}
     if sweep.problem.baseline is not None:
-        built[sweep.problem.baseline] = sweep.problem.built("baseline", point)
-    return {name: schedule_document(schedule) for name, (_, schedule) in built.items()}
+        built[sweep.problem.baseline] = _built(sweep, "baseline", {})
+    return built
+
+
+def _built(sweep: Sweep, kind: Kind, own: Values) -> dict[str, Any] | None:
+    """At the first point that is possible; None where none of the first is."""
+    for values in sweep.first():
+        try:
+            _, schedule = sweep.problem.built(kind, {**values, **own})
+        except (ValueError, OverflowError):
+            continue
+        return schedule_document(schedule)
+    return None

@@ -22,6 +22,7 @@ from oppo_sim.search.tries import try_values
 NO_BASELINE = "none"
 SEARCH = "search"  # the method of what is no sweep
 MOST_RUNS = 20_000_000  # of a sweep
+FIRST = 100  # points of which one is likely to be possible
 File = TypeVar("File", bound="Common")
 
 
@@ -72,11 +73,15 @@ class Sweep:
     def design(self) -> Design:
         return Design(self.axes, self.method, self.points, self.draw_seed)
 
-    def first(self) -> Values:
-        """Its first point; of a search, which has no design, where all axes begin."""
+    def first(self) -> Iterator[Values]:
+        """Its first points; of a search, which has no design, where all axes begin and end."""
         if self.method == SEARCH:
-            return {axis.path: axis.listed()[0] for axis in self.axes}
-        return self.design()[0].values
+            for end in (0, -1):
+                yield {axis.path: axis.listed()[end] for axis in self.axes}
+            return
+        design = self.design()
+        for place in range(min(FIRST, len(design))):
+            yield design[place].values
 
 
 def load_sweep(
@@ -215,7 +220,8 @@ def _refuse_deaf(file: str, own: Common, settings: Mapping[str, object], is_name
 
 
 def _refuse_endless(sweep: Sweep) -> None:
-    points, seeds = len(sweep.design()), max(sweep.seeds.least, sweep.seeds.most)
+    points = sweep.points or len(sweep.design())  # a grid has no number of them
+    seeds = max(sweep.seeds.least, sweep.seeds.most)
     if points * seeds > MOST_RUNS:
         raise ConfigError(
             f"{sweep.file}: {points:,} points of up to {seeds:,} seeds are {points * seeds:,} "

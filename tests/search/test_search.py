@@ -264,6 +264,15 @@ def test_no_point_within_the_bounds_is_no_winner(oppo: Oppo, written: Write) -> 
     assert not (file.parent / "out" / "winner.toml").exists()
 
 
+def test_a_search_whose_axes_begin_at_a_point_that_fails_has_a_folder(
+    oppo: Oppo, written: Write
+) -> None:
+    """A pool of 8 is below a batch of 12."""
+    axes = '[axes]\n"schedule.pool" = [8, 40]\n"schedule.batch" = [12, 8]\n'
+    file = written(TINY[: TINY.index("[axes]")] + axes)
+    assert found(oppo, file, "--out", file.parent / "out")["winner"]
+
+
 def test_points_that_fail_are_told_and_are_not_the_best(oppo: Oppo, written: Write) -> None:
     """A pool below the batch is refused."""
     axes = '"schedule.pool" = [10, 40]\n"schedule.batch" = [8, 12]\n'

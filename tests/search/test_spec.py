@@ -202,7 +202,7 @@ def test_paths_are_those_beside_the_file_wherever_it_is_run_from(
     file = written(f'scenario = "{name}"\nsteps = 2\nseeds = 1\n{axes}')
     monkeypatch.chdir(elsewhere)
     loaded = load_sweep(file)
-    scenario, _ = loaded.problem.built("point", loaded.first())
+    scenario, _ = loaded.problem.built("point", next(loaded.first()))
     assert workload(scenario, 0).responses(range(3)) == [7, 7, 7]
 
 

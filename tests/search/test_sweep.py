@@ -5,6 +5,7 @@ import json
 import math
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pandas as pd
 import pytest
 
 from oppo_sim.search import units
+from oppo_sim.search.axes import Axis
+from oppo_sim.search.design import Design
 from oppo_sim.search.journal import Journal
 from oppo_sim.search.problem import Unit
 from oppo_sim.search.spec import load_sweep
@@ -186,6 +189,39 @@ def test_a_table_that_finds_no_room_is_told_and_written_later(
     assert not list(out.glob(".*"))
     done = oppo("sweep", tiny, "--out", out, "--jobs", 1, "--resume", "--json")
     assert (done.code, json.loads(done.out)["runs"]) == (0, 0)
+
+
+IMPOSSIBLE = {"schedule.pool": 8, "schedule.batch": 12}  # a pool below the batch
+
+
+def test_a_first_point_that_fails_does_not_keep_the_others_from_a_folder(
+    oppo: Oppo, written: Write
+) -> None:
+    axes = '[axes]\n"schedule.pool" = [8, 40]\n"schedule.batch" = [12, 8]\n'
+    file = written(f'scenario = "tiny"\nsteps = 2\nseeds = 1\n{axes}')
+    out = file.parent / "out"
+    done = oppo("sweep", file, "--out", out, "--jobs", 1, "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["ok"], document["failed"]) == (1, 3, 1)
+    assert document["errors"][0]["values"] == IMPOSSIBLE
+    assert json.loads((out / "header.json").read_text())["schedules"]["trl"]["name"] == "trl"
+    assert oppo("sweep", file, "--out", out, "--jobs", 1, "--resume").code == 1
+
+
+def test_a_sweep_of_nothing_but_failures_has_a_folder_and_a_document(
+    oppo: Oppo, refused: Callable[..., str], written: Write
+) -> None:
+    lists = {"schedule.pool": (8, 40), "schedule.batch": (8, 12)}
+    axes = [Axis(path=path, choices=choices) for path, choices in lists.items()]
+    seed = next(s for s in count() if Design(axes, "random", 1, s)[0].values == IMPOSSIBLE)
+    table = "".join(f'"{path}" = {list(choices)}\n' for path, choices in lists.items())
+    text = f'scenario = "tiny"\nmethod = "random"\npoints = 1\ndraw_seed = {seed}\n[axes]\n{table}'
+    out = written(text).parent / "out"
+    done = oppo("sweep", written(text), "--out", out, "--jobs", 1, "--page", "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["points"], document["ok"], document["failed"]) == (1, 1, 0, 1)
+    assert document["best"] == []
+    assert "all points failed" in refused("plot", out)
 
 
 def test_a_run_that_finds_no_room_fails_its_point_until_there_is_some(
