@@ -80,11 +80,11 @@ def show(*parts: Table | str) -> None:
 
     A table that the terminal is too narrow for is shown row under row.
     """
-    console = _Output(highlight=False, soft_wrap=False, width=width())
+    console = _Output(highlight=False, markup=False, emoji=False, width=width())
     for part in parts:
         if isinstance(part, Table) and not fits(part, console.width):
             part = stacked(part, console.width)
-        console.print(part, markup=False)
+        console.print(part)
 
 
 def width() -> int:
@@ -173,7 +173,7 @@ class Meter:
 
 def _bar() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -40,8 +40,13 @@ def _indented(text: str, width: int, by: str) -> str:
     )
 
 
+def measuring() -> Console:
+    """On which any table fits. Brackets in names are no markup, colons around them no picture."""
+    return Console(width=10_000, markup=False, emoji=False)
+
+
 def _natural(table: Table) -> int:
-    return Console(width=10_000).measure(table).maximum
+    return measuring().measure(table).maximum
 
 
 def _longest(column: Column) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
 from oppo_sim.analysis.compare import Comparison
@@ -15,7 +14,7 @@ from oppo_sim.analysis.intervals import Mean
 from oppo_sim.analysis.metrics import Metrics
 from oppo_sim.analysis.paper import Outcome, PaperRow
 from oppo_sim.analysis.why import average_key, percent, plain
-from oppo_sim.cli.narrow import fits
+from oppo_sim.cli.narrow import fits, measuring
 
 LEGEND = (
     "exposed: lengthens the step; hidden: scoring while the batch is generated; busy: devices' "
@@ -195,8 +194,7 @@ def _table(columns: Sequence[Column]) -> Table:
 
 
 def _narrowest(table: Table) -> int:
-    console = Console(width=10_000)
-    return console.measure(table).minimum
+    return measuring().measure(table).minimum
 
 
 def _interval(mean: Mean) -> str:

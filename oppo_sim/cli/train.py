@@ -134,7 +134,8 @@ class _Watch:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            self._live = Live(self._table(), console=Console(stderr=True), auto_refresh=False)
+            console = Console(stderr=True, markup=False, emoji=False)
+            self._live = Live(self._table(), console=console, auto_refresh=False)
             self._live.start()
         return self
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.table import Table
@@ -78,3 +79,18 @@ def test_rows_under_each_other_say_which_number_is_which() -> None:
 def test_a_terminal_of_no_width_counts_as_80_columns(printed: Callable[[str, int], str]) -> None:
     """As where there is no tty and COLUMNS=0: it printed nothing at all."""
     assert printed("hardware list", 0) == printed("hardware list", 80)
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+@pytest.mark.parametrize("name", ["[/x]", "[bold]x", ":smile:"])
+def test_a_name_is_no_markup(
+    oppo: Oppo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    file = tmp_path / "own.toml"
+    file.write_text(f'base = "oppo"\nname = "{name}"\n')
+    options = ("--steps", 2, "--seeds", 2, "--jobs", 1, "--schedules", f"trl,{file}")
+    done = oppo("compare", "tiny", *options)
+    assert done.code == 0
+    assert any(line.strip().startswith((name, f"{name} ")) for line in done.out.splitlines()[4:])
+    assert done.out.count(name) > 1
