@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from oppo_sim.cli import console
-from oppo_sim.cli.sweep import or_temporary, points_table, remark
+from oppo_sim.cli.sweep import or_temporary, remark
 
 if TYPE_CHECKING:
     from oppo_sim.search.result import Result
@@ -25,6 +25,7 @@ class Found(NamedTuple):
 
     tried: list[Tried]
     front: list[Result]  # settled, within the bounds; the first is the winner
+    reference: Result  # the schedule as it stands, which is no trial
     runs: int  # simulated by this process
     all_runs: int
     wall_s: float
@@ -62,7 +63,8 @@ def search(
 
     The file is that of a sweep, with objectives (step_s, speedup, staleness, length_bias, kv_peak),
     constraints such as "staleness <= 0.5", and trials. A point gets one seed first, and all of them
-    only if it is not clearly worse than another. The winner is a schedule file, winner.toml, for
+    only if it is not clearly worse than another; the schedule as it stands has the same seeds, and
+    is shown beside the best. The winner is a schedule file, winner.toml, for
     run, compare, train and validate. Needs the extra [search].
     Whoever runs the same file with the same --storage joins the search; with --out, --resume goes
     on where it was stopped, or killed. Exit code 1: no point meets the constraints.
@@ -121,7 +123,8 @@ def _run(loaded: Search, url: str) -> Found:
             raise
         raise RuntimeError(f"{url}: {said}; --resume, or the same again, goes on") from None
     front = loaded.goals.front([one.result for one in every if one.status == SETTLED])
-    return Found(every, front, searcher.ran, runs, monotonic() - began)
+    assert searcher.reference is not None
+    return Found(every, front, searcher.reference, searcher.ran, runs, monotonic() - began)
 
 
 def _schedule(loaded: Search, best: Result) -> str:
@@ -129,16 +132,13 @@ def _schedule(loaded: Search, best: Result) -> str:
 
     problem = loaded.space.problem
     about = f"Found by `oppo search` on {problem.document['name']}: {_worth(loaded, best)}."
-    return schedule_file(problem, best.values, "winner", about)
+    return schedule_file(problem, best.values, f"{Path(loaded.space.file).stem}-winner", about)
 
 
 def _worth(loaded: Search, result: Result) -> str:
-    from oppo_sim.analysis.why import plain
-    from oppo_sim.search.goals import METRICS
+    from oppo_sim.search.goals import told
 
-    names = [*loaded.goals.objectives, *(bound.metric for bound in loaded.goals.bounds)]
-    values = {name: METRICS[name](result) for name in names}
-    return ", ".join(f"{name} {plain(value or 0.0, 4)}" for name, value in values.items())
+    return ", ".join(f"{name} {told(name, result)}" for name in loaded.goals.asked)
 
 
 def _sets(loaded: Search, best: Result) -> list[str]:
@@ -174,6 +174,11 @@ def _document(
         "all_runs": found.all_runs,
         "wall_s": round(found.wall_s, 3),
         "trials": [{**one.result.as_dict(), "status": one.status} for one in found.tried],
+        "reference": {
+            **found.reference.as_dict(),
+            "keeps_constraints": found.reference.is_ok
+            and loaded.goals.keeps_bounds(found.reference),
+        },
         "best": best and best.as_dict(),
         "pareto": [result.as_dict() for result in found.front],
         "schedule": schedule,
@@ -184,14 +189,19 @@ def _document(
 
 def _print(loaded: Search, found: Found, out: Path | None, schedule: str | None) -> None:
     from oppo_sim.analysis.why import count
+    from oppo_sim.cli.found import against, nearest, table
     from oppo_sim.search.study import FAILED, PRUNED
     from oppo_sim.search.winner import WINNER
 
+    ok = [one.result for one in found.tried if one.result.is_ok]
+    broke = sum(not loaded.goals.keeps_bounds(result) for result in ok)
+    broken = f", {broke} broke a constraint" if broke else ""
     failed = f", {found.count(FAILED)} failed" if found.count(FAILED) else ""
     console.show(
         f"{loaded.space.problem.document['name']}: {count(len(found.tried), 'point')} tried, "
-        f"{found.count(PRUNED)} given up after fewer seeds{failed}; {count(found.runs, 'run')} "
-        f"simulated in {found.wall_s:.0f} s, common random numbers. Every number is simulated."
+        f"{found.count(PRUNED)} given up after fewer seeds{broken}{failed}; "
+        f"{count(found.runs, 'run')} simulated in {found.wall_s:.0f} s, common random numbers. "
+        "Every number is simulated."
     )
     if schedule is None:
         console.show(
@@ -199,20 +209,20 @@ def _print(loaded: Search, found: Found, out: Path | None, schedule: str | None)
             + "".join(f" {bound}," for bound in loaded.goals.bounds).rstrip(",")
             + ": relax them, widen the axes, or try more (--trials)."
         )
+        console.show(*nearest(loaded, ok), against(loaded, None, found.reference))
         return
     many = len(loaded.goals.objectives) > 1
     shown = found.front if many else _best(loaded, found)
-    console.show(points_table(loaded.space, shown))
+    console.show(table(loaded, shown, found.reference))
     if many:
         console.show(
             f"No point that was tried beats one of these {len(shown)} in "
             f"{' and '.join(loaded.goals.objectives)}; the first is best in "
             f"{loaded.goals.objectives[0]}."
         )
+    console.show(against(loaded, found.front[0], found.reference))
     console.show("The best, as a schedule:\n")
     print(schedule)  # as it is: it may be copied from here
-    if sets := _sets(loaded, found.front[0]):
-        console.show("Its scenario: " + " ".join(f"--set '{text}'" for text in sets))
     if out is not None:
         console.show(f"Written to {out / WINNER}; all points to results.parquet and .csv there.")
 

@@ -8,6 +8,7 @@ from itertools import combinations
 from math import isfinite
 from typing import NamedTuple
 
+from oppo_sim.analysis.why import plain
 from oppo_sim.config import ConfigError
 from oppo_sim.config.errors import nearest, short
 from oppo_sim.search.result import Result
@@ -19,6 +20,13 @@ METRICS: dict[str, Callable[[Result], float | None]] = {
     "staleness": lambda result: result.staleness,
     "length_bias": lambda result: None if result.length_bias is None else abs(result.length_bias),
     "kv_peak": lambda result: result.kv_peak_tokens,
+}
+UNITS = {
+    "step_s": " s",
+    "speedup": " x",
+    "staleness": " versions",
+    "length_bias": "",
+    "kv_peak": " tokens on one lane",
 }
 MORE_IS_BETTER = "speedup"
 _BOUND = re.compile(r"(\w+)\s*(<=|>=)\s*(\S+)")
@@ -47,6 +55,11 @@ class Goals(NamedTuple):
     objectives: tuple[str, ...]
     bounds: tuple[Bound, ...]
 
+    @property
+    def asked(self) -> list[str]:
+        """The metrics that are named, each once."""
+        return list(dict.fromkeys([*self.objectives, *(bound.metric for bound in self.bounds)]))
+
     def losses(self, result: Result) -> list[float]:
         """Of each objective; less is better, and none is negative."""
         values = [(name, _value(name, result)) for name in self.objectives]
@@ -54,11 +67,14 @@ class Goals(NamedTuple):
 
     def missing(self, result: Result) -> str | None:
         """A metric that is asked for and not known of a point."""
-        asked = [*self.objectives, *(bound.metric for bound in self.bounds)]
-        return next((name for name in asked if METRICS[name](result) is None), None)
+        return next((name for name in self.asked if METRICS[name](result) is None), None)
 
     def keeps_bounds(self, result: Result) -> bool:
-        return all(bound.excess(result) <= 0 for bound in self.bounds)
+        return not self.broken(result)
+
+    def broken(self, result: Result) -> list[Bound]:
+        """The bounds that a point does not keep."""
+        return [bound for bound in self.bounds if bound.excess(result) > 0]
 
     def front(self, results: Sequence[Result]) -> list[Result]:
         """Those that keep all bounds and that no other beats in one objective at no loss in others.
@@ -86,6 +102,13 @@ class Goals(NamedTuple):
             and all(a < b for a, b in zip(self.losses(other), own, strict=True))
             for other in others
         )
+
+
+def told(metric: str, result: Result, unit: bool = True) -> str:
+    """What a point has of a metric: 7.935 s."""
+    value = _value(metric, result)
+    text = f"{value:,}" if isinstance(value, int) else plain(value, 4)
+    return text + UNITS[metric] * unit
 
 
 def _no_worse(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -135,7 +158,9 @@ def _bound(file: str, text: str, has_baseline: bool) -> Bound:
     except ValueError:
         number = float("nan")
     if found is None or not isfinite(number):
-        raise ConfigError(f"{where}: must be METRIC <= NUMBER, such as 'staleness <= 0.5'")
+        raise ConfigError(
+            f"{where}: must be METRIC <= NUMBER, or METRIC >= NUMBER, such as 'staleness <= 0.5'"
+        )
     _check(where, found[1], has_baseline)
     return Bound(found[1], found[2] == "<=", number)
 

@@ -36,6 +36,8 @@ REPEATS = 4  # proposals of what is known, after which its neighbour is taken
 MOST_REPEATS = 40  # in a row, after which nothing new is to be found
 FIRST = 10  # points, at most, that are spread over the space before any is proposed
 RESULT, STATUS, UNITS, BASELINE = "result", "status", "units", "baseline"
+REFERENCE = "reference"
+NO_TRIAL = -1  # the point of the reference
 SETTLED, PRUNED, FAILED = "settled", "pruned", "failed"  # statuses
 
 Progress = Callable[[int, int], None]  # trials done, of how many
@@ -113,6 +115,7 @@ class Searcher:
         self._most = min(search.trials, self._space.size or search.trials)
         self._orphans = Orphans(study)
         self.ran = 0  # runs simulated here
+        self.reference: Result | None = None
 
     def run(self, progress: Progress | None = None) -> None:
         """Until there are as many trials as were asked for, those of other processes included.
@@ -122,6 +125,7 @@ class Searcher:
         first = max(1, min(FIRST, self._most // 3))
         beginnings = self._space.beginnings(first, self._search.seed)
         repeats = 0
+        self.reference = self._as_it_stands()
         while True:
             self._give_up_orphans()
             done, running, waiting = self._counts()
@@ -138,6 +142,21 @@ class Searcher:
             elif not waiting and not repeats and place % NEIGHBOUR == 0:
                 self._enqueue_neighbour()
             repeats = 0 if self._one(done, repeats) else repeats + 1
+
+    def _as_it_stands(self) -> Result:
+        """The schedule without the axes, on all seeds: no trial, and nothing is proposed by it.
+
+        Whoever comes first keeps it; who comes at the same time finds the same.
+        """
+        if REFERENCE in self._study.user_attrs:
+            return Result.of_dict(self._study.user_attrs[REFERENCE])
+        result = self._kept({}, self._search.space.seeds, {}, NO_TRIAL)
+        missing = self._search.goals.missing(result) if result.is_ok else None
+        if missing is not None:
+            result = _failed(result, f"{missing} is not known of this scenario")
+        if result.is_ok:
+            self._study.set_user_attr(REFERENCE, result.as_dict())
+        return result
 
     def _enqueue_neighbour(self) -> None:
         """The nearest point to the best so far that is new, where points can be counted."""
@@ -236,14 +255,21 @@ class Searcher:
     def _with_seeds(
         self, trial: Trial, values: Values, seeds: Seeds, own: dict[int, Found]
     ) -> Result:
-        """What is found is kept at once, the baseline for all."""
-        problem = self._search.space.problem
+        """What is found is kept at once."""
+        before = len(own)
+        result = self._kept(values, seeds, own, trial.number)
+        if len(own) > before:
+            trial.set_user_attr(UNITS, {str(seed): found for seed, found in own.items()})
+        return result
+
+    def _kept(self, values: Values, seeds: Seeds, own: dict[int, Found], point: int) -> Result:
+        """Evaluated; the baselines that it took are kept for all."""
         known = _baselines(self._study)
         before = len(own), len(known)
-        result = evaluate(problem, values, seeds, baselines=known, own=own, point=trial.number)
+        result = evaluate(
+            self._search.space.problem, values, seeds, baselines=known, own=own, point=point
+        )
         self.ran += len(own) + len(known) - sum(before)
-        if len(own) > before[0]:
-            trial.set_user_attr(UNITS, {str(seed): found for seed, found in own.items()})
         for (shared, seed), found in list(known.items())[before[1] :]:
             digest = hashlib.sha256(shared.encode()).hexdigest()[:16]
             attribute = {"shared": shared, "seed": seed, "found": found}
@@ -277,7 +303,9 @@ def runs_of(study: Study) -> int:
     """How many runs the study holds, whoever simulated them."""
     trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
-    return sum(len(t.user_attrs.get(UNITS, ())) for t in done) + len(_baselines(study))
+    reference = study.user_attrs.get(REFERENCE, {}).get("seeds", 0)
+    own = sum(len(t.user_attrs.get(UNITS, ())) for t in done)
+    return own + int(reference) + len(_baselines(study))
 
 
 def _baselines(study: Study) -> dict[tuple[str, int], Found]:

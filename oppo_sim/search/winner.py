@@ -15,13 +15,14 @@ from oppo_sim.search.problem import SCHEDULE, SHARED, Problem, Values, is_shared
 
 WINNER = "winner.toml"
 _PREFIX = f"{SCHEDULE}."
+UNKNOWN = "-"
 
 
 def schedule_file(problem: Problem, values: Values, name: str, about: str) -> str:
     """A schedule file that `run`, `compare`, `train` and `validate` take, as TOML.
 
     It says every axis in which the point's schedule is not that of the catalogue. Batch and group
-    are the scenario's, unless they were searched.
+    are the scenario's, unless they were searched. What the scenario has to be given is a comment.
     """
     scenario, schedule = problem.built("point", values)
     base = _base(problem, values) or scenario.defaults.name
@@ -37,7 +38,11 @@ def schedule_file(problem: Problem, values: Values, name: str, about: str) -> st
         and (axis in asked or (value != plain[axis] and f"{_PREFIX}{axis}" not in SHARED))
     }
     rows = {"base": base, "name": name, "about": about, **taken}
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items())
+    text = "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items())
+    if given := sets(problem, values):
+        options = " ".join(f"--set '{' '.join(text.split())}'" for text in given)
+        text += f"# What the scenario needs, for a baseline too: {options}\n"
+    return text
 
 
 def sets(problem: Problem, values: Values) -> list[str]:
@@ -48,6 +53,23 @@ def sets(problem: Problem, values: Values) -> list[str]:
     own = {path: text_of(value) for path, value in values.items() if path != SCHEDULE}
     rest = {**problem.sets, **own}
     return [f"{path}={text}" for path, text in rest.items() if is_shared(path)]
+
+
+def as_it_stands(problem: Problem, path: str) -> str:
+    """What the scenario or its schedule has in place of an axis; of a policy its name."""
+    scenario, schedule = problem.built("point", {})
+    if path == SCHEDULE:
+        return schedule.name
+    there: Any = scenario.document()
+    if path.startswith(_PREFIX):
+        there = {SCHEDULE: schedule_document(schedule)}
+    for key in path.split("."):
+        if not isinstance(there, Mapping) or key not in there:
+            return UNKNOWN
+        there = there[key]
+    if isinstance(there, Mapping) and "policy" in there:
+        return str(there["policy"])
+    return UNKNOWN if there is None else text_of(there)
 
 
 def _base(problem: Problem, values: Values) -> str | None:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -13,6 +14,7 @@ from math import nextafter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
@@ -87,6 +89,41 @@ def test_the_winner_is_a_schedule_that_compare_finds_as_fast(oppo: Oppo, written
     assert len(rows) == 1 + 12
 
 
+@pytest.mark.parametrize(("most", "is_kept"), [(9, True), (0, False)])
+def test_the_schedule_as_it_stands_is_shown_beside_the_winner(
+    oppo: Oppo, written: Write, most: float, is_kept: bool
+) -> None:
+    """On the seeds that the points have: what `compare` finds. It is simulated once."""
+    axes = TINY.index("[axes]")
+    text = f'{TINY[:axes]}constraints = ["staleness <= {most}"]\n{TINY[axes:]}'
+    file = written(text.replace("trials = 12", "trials = 3"))
+    out = file.parent / "out"
+    document = found(oppo, file, "--out", out)
+    done = oppo("compare", "tiny", "--steps", 4, "--seeds", 3, "--json", "--schedules", "trl,oppo")
+    row = json.loads(done.out)["schedules"][1]
+    reference = document["reference"]
+    assert reference["step_s"]["mean"] == pytest.approx(row["step_s"]["mean"])
+    assert reference["speedup"]["mean"] == pytest.approx(row["speedup"]["mean"])
+    assert reference["seeds"] == 3
+    assert reference["keeps_constraints"] is is_kept
+    assert len(document["trials"]) == 3
+    again = found(oppo, file, "--out", out, "--resume")
+    assert (again["runs"], again["reference"]) == (0, reference)
+    shown = " ".join(oppo("search", file, "--out", out, "--resume").out.split())
+    step_s = f"The schedule as it stands (oppo) has step_s {reference['step_s']['mean']:.3f} s, "
+    assert step_s + ("and keeps" if is_kept else "but breaks staleness <= 0 (") in shown
+
+
+def test_a_schedule_that_fails_as_it_stands_does_not_end_the_search(
+    oppo: Oppo, written: Write
+) -> None:
+    """A pool of 6 is below the scenario's batch of 8; the points have a smaller one."""
+    begun = TINY[: TINY.index("[axes]")].replace("trials = 12", "trials = 2")
+    file = written(f'{begun}set = {{ "schedule.pool" = 6 }}\n[axes]\n"schedule.batch" = [6, 4]\n')
+    assert "The schedule as it stands fails: tiny: schedule: pool = 6" in oppo("search", file).out
+    assert found(oppo, file)["reference"]["keeps_constraints"] is False
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -113,7 +150,9 @@ def test_what_is_no_choice_of_a_schedule_is_told_as_settings(oppo: Oppo, written
     document = found(oppo, written(text + '"costs.round_s" = [0.5]\n"schedule.batch" = [4]\n'))
     assert document["set"] == ["cluster.kv_tokens=9000", "costs.round_s=0.5", "schedule.batch=4"]
     assert "batch = 4" in document["schedule"]
-    assert "round_s" not in document["schedule"]
+    assert "round_s" not in tomllib.loads(document["schedule"])
+    options = "--set 'cluster.kv_tokens=9000' --set 'costs.round_s=0.5' --set 'schedule.batch=4'"
+    assert document["schedule"].splitlines()[-1].endswith(f": {options}")
 
 
 def test_several_objectives_leave_a_front(oppo: Oppo, written: Write) -> None:
@@ -140,7 +179,7 @@ def test_an_unpromising_point_gets_fewer_seeds(oppo: Oppo, written: Write) -> No
     assert seeds["settled"] == {3}
     assert seeds["pruned"] <= {1, 2}
     own = sum(one["seeds"] for one in document["trials"])
-    assert document["all_runs"] == own + 3  # and the one baseline
+    assert document["all_runs"] == own + 3 + 3  # the one baseline, and the schedule as it stands
 
 
 def test_a_small_space_is_tried_whole_and_no_more(oppo: Oppo, written: Write) -> None:
@@ -261,6 +300,10 @@ def test_no_point_within_the_bounds_is_no_winner(oppo: Oppo, written: Write) -> 
     done = oppo("search", file, "--out", file.parent / "out")
     assert done.code == 1
     assert "No point meets the constraints speedup >= 100: relax" in done.out
+    best = pd.read_csv(file.parent / "out" / "results.csv").nlargest(1, "speedup").iloc[0]
+    nearest = f"speedup: the most seen was {best['speedup']:.3f} x (point {best['point']})."
+    assert nearest in done.out
+    assert "The schedule as it stands (oppo) has step_s" in done.out
     assert not (file.parent / "out" / "winner.toml").exists()
 
 
