@@ -49,8 +49,9 @@ def plot(
 ) -> None:
     """Draw a run: where the time goes, who waits, how late and how long rollouts are.
 
-    Or a sweep: speed-up over two of its axes, or step time against staleness. The same folder gives
-    the same picture, byte for byte.
+    Or a sweep: speed-up over two of its axes, or step time against staleness. Of a search, what
+    breaks a constraint or was given up is set apart, and the winner is marked. The same folder
+    gives the same picture, byte for byte.
     """
     if out is not None and out.suffix.lower() not in _FORMATS:
         raise ValueError(f"--out {out}: a picture is a {', '.join(_FORMATS[:-1])} or .pdf file")
@@ -81,14 +82,17 @@ def plot(
 
 def _of_sweep(folder: Path, kind: str, form: str, axes: str | None) -> bytes:
     from oppo_sim.search.pictures import draw
+    from oppo_sim.search.standing import read_standing
     from oppo_sim.search.swept import read_swept
 
+    swept = read_swept(folder)
+    standing = read_standing(folder, swept.table)
     if axes is None:
-        return draw(read_swept(folder), kind, form)
+        return draw(swept, kind, form, standing=standing)
     x, comma, y = axes.partition(",")
     if not comma:
         raise ValueError(f"--axes {axes}: must be X,Y, such as schedule.chunk,schedule.overcommit")
-    return draw(read_swept(folder), kind, form, (x.strip(), y.strip()))
+    return draw(swept, kind, form, (x.strip(), y.strip()), standing)
 
 
 def _window(text: str | None) -> range | None:

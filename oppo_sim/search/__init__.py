@@ -25,6 +25,7 @@ From the bottom up:
 `owners`   which trials are in nobody's hands, because a process died
 `winner`   the best point as a schedule file
 `swept`    what a folder holds, for pictures
+`standing` which points of a search may win, by its folder
 `pictures` heat map and front
 `timelines`, `page`   an interactive page, with what every device does at the best points
 

@@ -1,4 +1,4 @@
-"""Pictures of a sweep: speed-up over two of its axes, and what staleness buys."""
+"""Pictures of a sweep or a search: speed-up over two axes, and what staleness buys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
@@ -18,6 +19,7 @@ from oppo_sim.analysis import canvas
 from oppo_sim.config.errors import nearest
 from oppo_sim.runs import RunError
 from oppo_sim.search.axes import last_names
+from oppo_sim.search.standing import Standing, of_sweep
 from oppo_sim.search.swept import Swept
 
 PICTURES = ("heatmap", "front")
@@ -25,25 +27,39 @@ MOST_CELLS = 30  # along an axis
 MOST_TOLD = 144  # cells that are wide enough for their numbers
 FILLED = 0.5  # share of the cells that have a point: fewer, as of a random design, are dots
 LABELLED = 12  # points of a front
+OUT = "breaks a constraint, or was given up after fewer seeds"
 
 
-def draw(swept: Swept, kind: str, form: str, axes: tuple[str, str] | None = None) -> bytes:
+def draw(
+    swept: Swept,
+    kind: str,
+    form: str,
+    axes: tuple[str, str] | None = None,
+    standing: Standing | None = None,
+) -> bytes:
     """A picture in one of `canvas.FORMATS`; the same bytes for the same table."""
     if kind not in PICTURES:
         raise RunError(f"--kind {kind}: no such picture of a sweep; {nearest(kind, PICTURES)}")
     if kind == "front" and axes is not None:
         raise RunError(f"--axes {','.join(axes)}: only a heatmap has them; leave it out")
     with canvas.style():
-        figure = front(swept) if kind == "front" else heatmap(swept, axes)
+        figure = front(swept, standing) if kind == "front" else heatmap(swept, axes, standing)
         return canvas.encode(figure, form)
 
 
-def heatmap(swept: Swept, axes: tuple[str, str] | None = None) -> Figure:
-    """Speed-up, or step time, over two axes of numbers; of the others the best value each."""
+def heatmap(
+    swept: Swept, axes: tuple[str, str] | None = None, standing: Standing | None = None
+) -> Figure:
+    """Speed-up, or step time, over two axes of numbers; of the others the best value each.
+
+    What may not win is hatched, or a cross, and is not the best as long as another may.
+    """
     x, y = _two(swept, axes)
+    standing = standing or of_sweep(swept.table)
     name = "speedup" if swept.baseline else "step_s"
     ascending = name == "step_s"
-    best = swept.table.sort_values(name, ascending=ascending, kind="stable")
+    best = swept.table.assign(may_win=standing.may_win)
+    best = best.sort_values(["may_win", name], ascending=[False, ascending], kind="stable")
     best = best.drop_duplicates([x, y])
     figure = canvas.figure(8.0, 5.2)
     panel = figure.add_subplot()
@@ -53,8 +69,16 @@ def heatmap(swept: Swept, axes: tuple[str, str] | None = None) -> Figure:
     if is_grid and len(best) >= FILLED * len(across) * len(up):
         image = _cells(panel, best, (x, y, name), across, up)
     else:
-        image = panel.scatter(best[x], best[y], c=best[name], cmap="cividis", s=42,
-                              edgecolors="black", linewidths=0.4)  # fmt: skip
+        image = _dots(panel, best, (x, y, name))
+    is_winner = swept.table["point"] == standing.winner
+    marked = best[best["may_win"]] if standing.winner is None else swept.table[is_winner]
+    if len(marked) and (isinstance(image, AxesImage) or is_winner.any()):
+        at_x, at_y = marked[x].iloc[0], marked[y].iloc[0]
+        if isinstance(image, AxesImage):
+            at_x, at_y = np.searchsorted(across, at_x), np.searchsorted(up, at_y)
+        panel.plot(at_x, at_y, "s", markersize=26 if isinstance(image, AxesImage) else 14,
+                   markerfacecolor="none", markeredgecolor=canvas.VERMILION,
+                   markeredgewidth=2)  # fmt: skip
     names = last_names(swept.axes)
     panel.set_xlabel(names[x])
     panel.set_ylabel(names[y])
@@ -62,7 +86,8 @@ def heatmap(swept: Swept, axes: tuple[str, str] | None = None) -> Figure:
     figure.colorbar(image, ax=panel, label=what)
     rest = [names[axis] for axis in swept.axes if axis not in (x, y)]
     of_best = f"; the best {', '.join(rest)} each" if rest else ""
-    _title(panel, f"{what.capitalize()} (± half of the 95 % interval){of_best}", swept)
+    of_out = "" if best["may_win"].all() else f"\nHatched, or a cross: {OUT}"
+    _title(panel, f"{what.capitalize()} (± half of the 95 % interval){of_best}{of_out}", swept)
     return figure
 
 
@@ -109,21 +134,34 @@ def _cells(
     panel.set_xticks(range(len(across)), [f"{each:g}" for each in across], rotation=45)
     panel.set_yticks(range(len(up)), [f"{each:g}" for each in up])
     image = panel.imshow(values, origin="lower", aspect="auto", cmap="cividis")
-    best_place = np.unravel_index(
-        np.nanargmin(values) if name == "step_s" else np.nanargmax(values), values.shape
-    )
-    panel.plot(best_place[1], best_place[0], "s", markersize=26, markerfacecolor="none",
-               markeredgecolor=canvas.VERMILION, markeredgewidth=2)  # fmt: skip
+    for _, row in best[~best["may_win"]].iterrows():
+        place = np.searchsorted(across, row[x]), np.searchsorted(up, row[y])
+        panel.add_patch(Rectangle((place[0] - 0.5, place[1] - 0.5), 1, 1, fill=False, hatch="///",
+                                  edgecolor=canvas.GREY, linewidth=0))  # fmt: skip
     return image
 
 
-def front(swept: Swept) -> Figure:
-    """Step time against staleness; what nothing beats in both is joined."""
-    table, names = swept.table, last_names(swept.axes)
+def _dots(panel: Axes, best: pd.DataFrame, columns: tuple[str, str, str]) -> PathCollection:
+    """Crosses where a point may not win, in the same colours."""
+    x, y, name = columns
+    scale = {"cmap": "cividis", "vmin": best[name].min(), "vmax": best[name].max()}
+    may, out = best[best["may_win"]], best[~best["may_win"]]
+    if len(out):
+        panel.scatter(out[x], out[y], c=out[name], s=30, marker="x", linewidths=1.2, **scale)
+    return panel.scatter(may[x], may[y], c=may[name], s=42, edgecolors="black", linewidths=0.4,
+                         **scale)  # fmt: skip
+
+
+def front(swept: Swept, standing: Standing | None = None) -> Figure:
+    """Step time against staleness; of what may win, what nothing beats in both is joined."""
+    standing = standing or of_sweep(swept.table)
+    table, names = swept.table[standing.may_win], last_names(swept.axes)
     figure = canvas.figure(8.0, 5.2)
     panel = figure.add_subplot()
     panel.plot(table["step_s"], table["staleness"], "o", color=canvas.GREY, markersize=4,
                label="points")  # fmt: skip
+    _out(panel, swept.table[~standing.keeps], "o", "break a constraint")
+    _out(panel, swept.table[standing.keeps & ~standing.is_whole], "x", "given up after fewer seeds")
     best = on_front(table)
     half = np.nan_to_num(np.vstack([best["step_s"] - best["step_low_s"],
                                     best["step_high_s"] - best["step_s"]]))  # fmt: skip
@@ -134,12 +172,23 @@ def front(swept: Swept) -> Figure:
         text = ", ".join(f"{names[axis]} {_short(row[axis])}" for axis in swept.axes)
         panel.annotate(fill(text, 40), (row["step_s"], row["staleness"]), (5, 4),
                        textcoords="offset points", size=7)  # fmt: skip
+    won = table[table["point"] == standing.winner]
+    if len(won):
+        panel.plot(won["step_s"], won["staleness"], "*", color=canvas.VERMILION, markersize=13,
+                   zorder=3, label="winner")  # fmt: skip
     panel.set_xlabel("seconds per step")
     panel.set_ylabel("mean staleness of trained rollouts (versions)")
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.legend(loc="upper right")
     _title(panel, "Step time against staleness (bars: 95 % interval)", swept)
     return figure
+
+
+def _out(panel: Axes, table: pd.DataFrame, marker: str, label: str) -> None:
+    """Points that may not win."""
+    if len(table):
+        panel.plot(table["step_s"], table["staleness"], marker, color=canvas.GREY, markersize=4,
+                   markerfacecolor="none", label=label)  # fmt: skip
 
 
 def on_front(table: pd.DataFrame) -> pd.DataFrame:

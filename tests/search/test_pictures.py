@@ -9,12 +9,14 @@ from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from oppo_sim.search import page, pictures
-from oppo_sim.search.swept import Swept
+from oppo_sim.search.standing import Standing, read_standing
+from oppo_sim.search.swept import Swept, read_swept
 from tests.cli.conftest import Oppo
 from tests.search.conftest import TINY, Write
 
@@ -85,6 +87,70 @@ def test_the_front_is_what_none_beats() -> None:
     pairs = [(5, 0), (4, 1), (4, 2), (3, 1), (6, 0), (1, 9), (3, 3), (1, 9)]
     found = pictures.on_front(table([{"step_s": s, "staleness": v} for s, v in pairs]))
     assert list(found["point"]) == [5, 3, 0]
+
+
+def standing(keeps: list[bool], is_whole: list[bool], winner: int | None) -> Standing:
+    return Standing(np.array(keeps), np.array(is_whole), winner)
+
+
+def lines(figure: Figure) -> dict[str, list[float]]:
+    """What has a label, by it: the seconds per step."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    drawn = [getattr(handle, "lines", [handle])[0] for handle in handles]
+    return {
+        label: [round(float(x), 6) for x in line.get_xdata()]
+        for label, line in zip(labels, drawn, strict=True)
+    }
+
+
+def test_the_front_is_of_points_that_may_win() -> None:
+    """Of steps of 10, 5, 3.33 and 2.5 s the fastest breaks a constraint, the next was given up."""
+    of = swept(a=[1.0, 2.0, 3.0, 4.0])
+    out = standing([True, True, True, False], [True, True, False, True], 1)
+    found = lines(pictures.front(of, out))
+    assert found["points"] == [10.0, 5.0]
+    assert found["break a constraint"] == [2.5]
+    assert found["given up after fewer seeds"] == [3.333333]
+    assert found["winner"] == [5.0]
+    assert found["beaten by none in both"] == [5.0, 10.0]
+    assert set(lines(pictures.front(of))) == {"points", "beaten by none in both"}
+
+
+def test_a_heat_map_hatches_what_may_not_win_and_marks_the_winner() -> None:
+    of = swept(a=[1.0, 2.0], b=[5.0, 7.0])
+    panel = pictures.heatmap(of, None, standing([True, True, True, False], [True] * 4, 1)).axes[0]
+    (hatched,) = panel.patches
+    assert hatched.get_xy() == (0.5, 0.5)  # the last of both axes
+    (marked,) = panel.lines
+    assert (marked.get_xdata()[0], marked.get_ydata()[0]) == (0, 1)
+    assert "breaks a constraint" in panel.get_title(loc="left")
+
+
+@pytest.mark.parametrize("kind", pictures.PICTURES)
+def test_where_no_point_may_win_all_are_drawn_and_none_is_marked(kind: str) -> None:
+    none = standing([False] * 4, [True] * 4, None)
+    of = swept(a=[1.0, 2.0], b=[5.0, 7.0])
+    assert pictures.draw(of, kind, "png", standing=none)
+    assert not pictures.heatmap(of, None, none).axes[0].lines
+    assert lines(pictures.front(of, none))["points"] == []
+
+
+def test_the_folder_of_a_search_says_who_may_win(oppo: Oppo, written: Write) -> None:
+    file = written(
+        'scenario = "tiny"\nsteps = 3\nseeds = 2\ntrials = 8\nconstraints = '
+        '["staleness <= 0.3"]\n[axes]\n"schedule.chunk" = [20, 50]\n'
+        '"schedule.overcommit" = [0, 2, 4, 8]\n'
+    )
+    out = file.parent / "out"
+    done = json.loads(oppo("search", file, "--out", out, "--json").out)
+    table = read_swept(out).table
+    found = read_standing(out, table)
+    assert found.winner == done["best"]["point"]
+    assert list(found.keeps) == [late <= 0.3 for late in table["staleness"]]
+    assert not all(found.keeps)
+    assert list(found.is_whole) == [one["status"] == "settled" for one in done["trials"]]
+    for kind in pictures.PICTURES:
+        assert oppo("plot", out, "--kind", kind).code == 0
 
 
 @pytest.fixture
