@@ -25,9 +25,15 @@ def trace(
     A track per lane of each device, the PPO steps with their stages and milestones, counters, and
     an arrow from each chunk that was decoded to the score that reads it.
     """
+    from oppo_sim.analysis.claims import HEADER
     from oppo_sim.analysis.trace import write_trace
     from oppo_sim.analysis.why import count
 
+    if (run / HEADER).is_file():
+        raise ValueError(
+            f"{run} is of many runs, and a trace is of one: make it by oppo run SCENARIO --spans "
+            "--out DIR, with --schedule and --set of the point or schedule that is wanted"
+        )
     with console.Meter("writing the trace", "steps") as meter:
         written = write_trace(run, run / "trace.json" if out is None else out, meter)
     if as_json:

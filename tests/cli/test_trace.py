@@ -66,6 +66,18 @@ def test_what_is_no_run_is_refused(refused: Refused, run: Path, tmp_path: Path) 
     assert not list(run.glob("*trace*"))
 
 
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_the_folder_of_many_runs_is_refused(
+    oppo: Oppo, refused: Refused, tmp_path: Path, command: str
+) -> None:
+    file, out = tmp_path / "sweep.toml", tmp_path / "out"
+    file.write_text('scenario = "tiny"\n[axes]\n"schedule.chunk" = [20, 50]\n')
+    of = file if command == "sweep" else "tiny"
+    assert oppo(command, of, "--steps", 2, "--seeds", 1, "--jobs", 1, "--out", out).code == 0
+    said = refused("trace", out)
+    assert "is of many runs, and a trace is of one: make it by oppo run SCENARIO --spans" in said
+
+
 def test_a_place_that_cannot_be_written_is_refused(refused: Refused, run: Path) -> None:
     assert "a trace is a .json file" in refused("trace", run, "--out", run / "trace.png")
     for part in ("run.json", "torch.json"):  # a trace as torch's own would be in the next trace
