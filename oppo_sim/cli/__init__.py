@@ -20,6 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return interrupted()
 
 
-def interrupted() -> int:
-    print("oppo: interrupted; with --out, --resume goes on from what is written", file=sys.stderr)
+class Interrupted(Exception):
+    """By Ctrl-C, of which a command has more to say."""
+
+
+def interrupted(
+    said: str = "interrupted; with --out, --resume goes on from what is written",
+) -> int:
+    print(f"oppo: {said}", file=sys.stderr)
     return INTERRUPTED

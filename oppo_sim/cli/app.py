@@ -12,6 +12,7 @@ import typer
 import oppo_sim
 from oppo_sim.cli import (
     INTERRUPTED,
+    Interrupted,
     bench,
     calibrate,
     compare,
@@ -106,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return interrupted() if code == INTERRUPTED else code
     except typer.Abort:
         return interrupted()
+    except Interrupted as error:
+        return interrupted(str(error))
     except (BrokenPipeError, SystemExit):  # the reader has left, as `| head` does; click exits 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

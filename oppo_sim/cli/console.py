@@ -130,6 +130,7 @@ class Meter:
     def __init__(self, what: str, unit: str, *, says_left: bool = False) -> None:
         self._what = what
         self._unit = unit
+        self.done: tuple[int, int] | None = None  # of how many; None: it was not told yet
         self._says_left = says_left  # where there is no bar, which always does
         self._first: tuple[int, float] | None = None
         self._next_s = monotonic() + FIRST_SIGN_S
@@ -146,7 +147,7 @@ class Meter:
             self._bar.stop()
 
     def __call__(self, done: int, total: int) -> None:
-        now_s = monotonic()
+        now_s, self.done = monotonic(), (done, total)
         if self._first is None:
             self._first = (done, now_s)
         if self._bar is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,14 +10,14 @@ from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oppo_sim.cli import console, notes
+from oppo_sim.cli import Interrupted, console, notes
+from oppo_sim.cli.points import points_table, show_summary
 
 if TYPE_CHECKING:
-    from oppo_sim.search.result import Result
     from oppo_sim.search.spec import Sweep
     from oppo_sim.search.summary import Summary
 
@@ -26,6 +27,8 @@ class Backend(StrEnum):
     ray = "ray"
     dask = "dask"
 
+
+__all__ = ["or_temporary", "points_table", "remark", "sweep"]
 
 SOME_FAILED = 1  # exit code
 MOST_DRAWN = 100_000  # points
@@ -63,8 +66,45 @@ def sweep(
     """Simulate every point of a sweep, and say what each gains over the baseline.
 
     Seed by seed, all points and the baseline have the same prompts, lengths and reward noise; a
-    baseline that points have in common is simulated once. Axes are dotted paths, as of --set, or
-    `schedule`, by names and files.
+    baseline that points have in common is simulated once.
+
+    \b
+    A sweep file, such as:
+      scenario = "tiny"
+      steps = 20
+      seeds = 3
+      [axes]
+      schedule = ["oppo", "response"]
+      "schedule.chunk" = { low = 25, high = 100, log = true, count = 3 }
+
+    \b
+    Its keys, all but scenario and axes optional:
+      scenario     a shipped name, or a file; paths are relative to the sweep file
+      axes         by dotted paths, as of --set, and `schedule` by names and files:
+                   a list, or { low, high, log, count }; count is a grid's
+      set          keys of the scenario, the same at all points
+      schedule     of all points; else the scenario's
+      baseline     what speed-ups are over; "trl" if not given, "none" for none
+      steps        PPO steps; else the scenario's
+      seed, seeds  the first; how many runs a point has, 5 if not given
+      enough       such as 0.02: more seeds until half of the interval is below
+                   this share of the mean, max_seeds at most
+      method       "grid", or "random" or "latin", which take `points` values,
+                   drawn with draw_seed
+      about        a note of your own
+
+    \b
+    Columns of the results, means over the seeds:
+      step_s          seconds per step; step_low_s, step_high_s: 95 % interval
+      speedup         over the baseline, paired by seed; _low, _high: as above
+      staleness       versions from a rollout's oldest token to its training
+      deferred_share  of the trained rollouts, carried over at least once
+      length_bias     trained over admitted tokens, less 1; < 0: long ones lack
+      busy            devices' share of the time
+      wasted_share    of the decoded tokens, thrown away
+      kv_peak_tokens  in the KV memory of one lane, the most of all seeds
+      status, error   ok, or failed and why
+
     With --out: results.parquet and results.csv, a row per point, the same bytes whatever --jobs and
     however often it was stopped, and journal.jsonl, from which --resume goes on; heatmap.png, where
     two axes are numbers, and front.png, as of `oppo plot`. A point that fails is a row with its
@@ -87,26 +127,39 @@ def sweep(
             runs = (out / folder.RUNS).resolve()
             loaded = replace(loaded, problem=replace(loaded.problem, keep=runs))
     with or_temporary(out) as place:
-        summary = _run(loaded, place, jobs, backend, address)
+        summary = _run(loaded, place, jobs, backend, address, out is not None)
+    drawn: list[str] = []
     if out is not None:
-        _draw(loaded, summary, out, page)
+        drawn = _draw(loaded, summary, out, page)
     if as_json:
         console.emit({**summary.as_dict(loaded), "results": None if out is None else str(out)})
     else:
-        _print(loaded, summary, out)
+        show_summary(loaded, summary, out, drawn)
     return SOME_FAILED if summary.failed else None
 
 
 def remark(of: Sweep) -> None:
-    """On the first values of all axes, if they go together."""
+    """On the points of a sweep: of each kind the first, and how many points it is true of."""
+    from oppo_sim.analysis.why import count
     from oppo_sim.simulate import remarks
 
-    first = {axis.path: axis.listed()[0] for axis in of.axes}
-    try:
-        scenario, schedule = of.problem.built("point", first)
-    except ValueError:
-        return
-    notes.say(remarks(scenario, [schedule]))
+    said: dict[str, list[str]] = {}
+    looked_at = 0
+    for looked_at, values in enumerate(of.some(), 1):  # noqa: B007
+        try:
+            scenario, schedule = of.problem.built("point", values)
+        except (ValueError, OverflowError):
+            continue
+        for text in remarks(scenario, [schedule]):
+            said.setdefault(_kind(text), []).append(text)
+    notes.say(
+        f"{texts[0]} (so at {len(texts)} of {count(looked_at, 'point')})" for texts in said.values()
+    )
+
+
+def _kind(remark: str) -> str:
+    """The same for remarks that differ in who they are about, or in numbers."""
+    return re.sub(r"[\d.,% ]+", " ", remark.rpartition(": ")[0].partition(": ")[2] or remark)
 
 
 @contextmanager
@@ -119,7 +172,12 @@ def or_temporary(out: Path | None) -> Iterator[Path]:
 
 
 def _run(
-    loaded: Sweep, place: Path, jobs: int | None, backend: str, address: str | None
+    loaded: Sweep,
+    place: Path,
+    jobs: int | None,
+    backend: str,
+    address: str | None,
+    is_kept: bool,
 ) -> Summary:
     from oppo_sim.analysis.parts import cores
     from oppo_sim.search.clusters import connected
@@ -140,84 +198,39 @@ def _run(
             ) as meter,
         ):
             many = jobs or (-1 if address else cores())
-            driver.run(Workers(loaded.problem, many, connection), meter)
+            try:
+                driver.run(Workers(loaded.problem, many, connection), meter)
+            except KeyboardInterrupt:
+                raise Interrupted(_stopped(meter, is_kept)) from None
         write_tables(place, loaded.axes, summary.watch(driver.results()))
+        summary.decide(driver.speeds)
     summary.runs, summary.wall_s = driver.ran, monotonic() - began
     return summary
 
 
-def _draw(loaded: Sweep, summary: Summary, out: Path, page: bool) -> None:
-    """Pictures of a sweep that is not too large for them, and its page on request."""
+def _stopped(meter: console.Meter, is_kept: bool) -> str:
+    done, total = meter.done or (0, 0)
+    after = f" after {done} of {total} runs" if total else ""
+    goes_on = "the same command with --resume goes on" if is_kept else "--out DIR would keep them"
+    return f"interrupted{after}; {goes_on}"
+
+
+def _draw(loaded: Sweep, summary: Summary, out: Path, page: bool) -> list[str]:
+    """Pictures of a sweep that is not too large for them, and its page on request; their names."""
     if not summary.ok or summary.ok + summary.failed > MOST_DRAWN:
-        return
+        return []
     from oppo_sim.runs import write_whole
     from oppo_sim.search import pictures
     from oppo_sim.search.page import PAGE
     from oppo_sim.search.page import page as page_of
     from oppo_sim.search.swept import read_swept
 
-    swept = read_swept(out)
+    swept, written = read_swept(out), []
     for kind in pictures.PICTURES:
         if kind != "heatmap" or len(swept.numeric) > 1:
-            write_whole(out / f"{kind}.png", pictures.draw(swept, kind, "png"))
+            written.append(f"{kind}.png")
+            write_whole(out / written[-1], pictures.draw(swept, kind, "png"))
     if page:
+        written.append(PAGE)
         write_whole(out / PAGE, page_of(swept, loaded.problem, loaded.design(), loaded.seeds.first))
-
-
-def _print(loaded: Sweep, summary: Summary, out: Path | None) -> None:
-    from oppo_sim.analysis.why import count
-    from oppo_sim.search.table import PARQUET
-
-    points = summary.ok + summary.failed
-    failed = f", {summary.failed} failed" if summary.failed else ""
-    console.show(
-        f"{loaded.problem.document['name']}: {count(points, 'point')}{failed}, "
-        f"{count(summary.runs, 'run')} simulated in {summary.wall_s:.0f} s, common random numbers. "
-        "Every number is simulated.",
-    )
-    if summary.best:
-        console.show(points_table(loaded, summary.best))
-        base = loaded.problem.baseline
-        said = f"speed-up: over {base}; ±: half of the 95 % interval over the seeds, paired."
-        console.show(said if base else "±: half of the 95 % interval over the seeds.")
-    for result in summary.errors:
-        at = ", ".join(f"{path} = {value}" for path, value in result.values.items())
-        console.show(f"Point {result.point} failed ({at}): {result.error}")
-    if len(summary.errors) < summary.failed:
-        console.show(f"... and {summary.failed - len(summary.errors)} more")
-    if out is not None:
-        console.show(f"\nWritten to {out / PARQUET}, and the same as CSV.")
-
-
-def points_table(loaded: Sweep, best: list[Result]) -> Any:
-    """Points in the order in which they come."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    from oppo_sim.analysis.why import plain
-    from oppo_sim.search.axes import last_names
-
-    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
-    paths = [axis.path for axis in loaded.axes]
-    speedup = [] if loaded.problem.baseline is None else ["speed-up", "± x"]
-    shown = [
-        "point",
-        *last_names(tuple(paths)).values(),
-        "step s",
-        "± s",
-        *speedup,
-        "stale",
-        "seeds",
-    ]
-    for number, name in enumerate(shown):
-        table.add_column(Text(name), justify="left" if 0 < number <= len(paths) else "right")
-    for result in best:
-        cells = [str(result.point), *(str(result.values[path]) for path in paths)]
-        for mean in (result.step_s, result.speedup):
-            if mean is not None:
-                half = None if mean.low is None or mean.high is None else mean.high - mean.low
-                cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
-        cells += [plain(result.staleness or 0.0, 2), str(result.seeds)]
-        table.add_row(*map(Text, cells))  # brackets in names are no markup
-    return table
+    return written

@@ -61,6 +61,14 @@ class Axis:
             return tuple(self.choices.grid())
         return self.choices
 
+    def end(self, value: Any) -> str:
+        """Whether a number is the smallest or the largest of three and more; else nothing."""
+        values = self.listed()
+        is_number = all(type(one) in (int, float) for one in values)
+        if not is_number or (isinstance(self.choices, tuple) and len(values) < 3):
+            return ""
+        return {max(values): "the largest", min(values): "the smallest"}.get(value, "")
+
     def at(self, share: float) -> Any:
         """The value at a share of the axis, in [0, 1): lists are cut into equal parts."""
         if isinstance(self.choices, Range):
@@ -147,10 +155,15 @@ def _range(where: str, given: Mapping[str, Any], method: str) -> Range:
         raise ConfigError(f"{where}: low = {low}: must be above 0 with log = true")
     count = given.get("count")
     if method == "grid":
+        if count is None:
+            raise ConfigError(
+                f"{where}: count is missing: a grid needs to know how many values of the range to "
+                "take, at least 2"
+            )
         if not isinstance(count, int) or isinstance(count, bool) or count < 2:
             raise ConfigError(
-                f"{where}: count = {short(count)}: a grid needs to know how many values of the "
-                "range to take, at least 2"
+                f"{where}: count = {short(count)}: must be a whole number, at least 2, of values "
+                "that a grid takes of the range"
             )
         if count > MOST_VALUES:
             raise ConfigError(f"{where}: count = {short(count)}: must be at most {MOST_VALUES:,}")

@@ -17,7 +17,7 @@ from oppo_sim.search.axes import Axis, read_axes
 from oppo_sim.search.design import Design, check_size
 from oppo_sim.search.problem import BASELINE, SCHEDULE, Problem, Values, named_or_at
 from oppo_sim.search.result import Seeds
-from oppo_sim.search.tries import try_values
+from oppo_sim.search.tries import spread, try_values
 
 NO_BASELINE = "none"
 SEARCH = "search"  # the method of what is no sweep
@@ -81,6 +81,15 @@ class Sweep:
             return
         design = self.design()
         for place in range(min(FIRST, len(design))):
+            yield design[place].values
+
+    def some(self) -> Iterator[Values]:
+        """All its points; of very many some, from the first to the last; of a search `first`."""
+        if self.method == SEARCH:
+            yield from self.first()
+            return
+        design = self.design()
+        for place in spread(range(len(design))):
             yield design[place].values
 
 

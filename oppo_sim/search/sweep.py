@@ -44,6 +44,16 @@ class Driver:
         for place in range(len(self.design)):
             yield self._result(place)
 
+    def speeds(self, place: int) -> list[float]:
+        """Of each seed of a point the speed-up, or steps per second where there is no baseline."""
+        point, seeds = self.design[place], self._seeds.of(self._counts[place])
+        times = [self._journal.read("point", place, seed)["step_s"] for seed in seeds]
+        if self._problem.baseline is None:
+            return [1 / own for own in times]
+        base = self._baseline_of(point)
+        known = [self._journal.read("baseline", base, seed)["step_s"] for seed in seeds]
+        return [theirs / own for theirs, own in zip(known, times, strict=True)]
+
     def _unsettled(self, pending: Iterable[int]) -> array[int]:
         left = array("l")
         for place in pending:

@@ -49,7 +49,11 @@ AXES = {
     ),
     "a range without its number": (
         '"schedule.chunk" = { low = 1, high = 9 }',
-        "axis schedule.chunk: count = None: a grid needs to know",
+        "axis schedule.chunk: count is missing: a grid needs to know how many",
+    ),
+    "a range of one value": (
+        '"schedule.chunk" = { low = 1, high = 9, count = 1 }',
+        "axis schedule.chunk: count = 1: must be a whole number, at least 2",
     ),
     "half a range": ('"schedule.chunk" = { low = 1, count = 3 }', "high is missing"),
     "a range upside down": (

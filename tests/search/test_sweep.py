@@ -3,22 +3,25 @@
 import errno
 import json
 import math
+import re
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from oppo_sim.search import units
-from oppo_sim.search.axes import Axis
+from oppo_sim.search.axes import RANGE, Axis
 from oppo_sim.search.design import Design
 from oppo_sim.search.journal import Journal
 from oppo_sim.search.problem import Unit
-from oppo_sim.search.spec import load_sweep
+from oppo_sim.search.spec import SweepFile, load_sweep
 from oppo_sim.search.sweep import Driver
+from oppo_sim.search.table import COLUMNS
 from tests.cli.conftest import Oppo
 from tests.search.conftest import TINY, Write, tables
 
@@ -282,6 +285,112 @@ def test_axes_of_every_kind_have_columns(oppo: Oppo, written: Write) -> None:
     assert set(table["schedule"]) == {"oppo", "own.toml"}
     assert table["speedup"].isna().all()
     assert table["step_low_s"].isna().all()  # one seed has no interval
+
+
+FOLDED = """
+scenario = "tiny"
+steps = 3
+seeds = 2
+
+[axes]
+schedule = ["response", "oppo"]
+"schedule.chunk" = [20, 50, 70]
+"schedule.overcommit" = [0, 4]
+"""
+
+
+def test_points_with_the_same_numbers_are_one_row(oppo: Oppo, written: Write) -> None:
+    """Whole responses have no chunk size that could matter."""
+    out = written(FOLDED).parent / "out"
+    done = oppo("sweep", written(FOLDED), "--jobs", 1, "--out", out)
+    rows = [line.split() for line in done.out.splitlines() if " response " in line]
+    assert sorted(row[1:4] for row in rows) == [["response", "any", "0"], ["response", "any", "4"]]
+    assert "points with the same numbers" in done.out
+    assert len(pd.read_parquet(out / "results.parquet")) == 12
+    document = json.loads(oppo("sweep", written(FOLDED), "--json").out)
+    assert sum(one["points"] for one in document["best"]) == document["points"] == 12
+
+
+def test_what_is_not_shown_and_what_is_written_is_named(oppo: Oppo, written: Write) -> None:
+    file = written(TINY.replace("[20, 50]", "{ low = 20, high = 40, count = 6 }"))
+    out = file.parent / "out"
+    said = " ".join(oppo("sweep", file, "--jobs", 1, "--out", out).out.split())
+    table = pd.read_parquet(out / "results.parquet")
+    rows = len(table.drop_duplicates("step_s"))
+    assert rows > 10
+    assert "more points: in results.csv" in said
+    names = said.rpartition(": ")[2].split(", ")
+    assert {*names, "header.json", "journal.jsonl"} == {path.name for path in out.iterdir()}
+    assert "--out DIR writes them all" in oppo("sweep", file, "--jobs", 1).out
+
+
+def test_the_best_is_decided_against_the_next_on_the_seeds_of_both(oppo: Oppo, tiny: Path) -> None:
+    out = tiny.parent / "out"
+    done = oppo("sweep", tiny, "--seeds", 3, "--jobs", 1, "--out", out)
+    table = pd.read_parquet(out / "results.parquet").nlargest(2, "speedup")
+    first, second = table["point"]
+    times: dict[int, list[float]] = {first: [], second: []}
+    for line in (out / "journal.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row["unit"] == "point" and row["id"] in times:
+            times[row["id"]].append(row["found"]["step_s"])
+    logs = [math.log(b / a) for a, b in zip(times[first], times[second], strict=True)]
+    half = 4.302653 * stdev(logs) / math.sqrt(3)  # Student's t, two degrees of freedom
+    lead = json.loads(oppo("sweep", tiny, "--seeds", 3, "--json", "--jobs", 1).out)["lead"]
+    assert lead["mean"] == pytest.approx(math.exp(fmean(logs)))
+    assert lead["low"] == pytest.approx(math.exp(fmean(logs) - half))
+    said = " ".join(done.out.split())
+    assert f"The best, point {first}, is {lead['mean']:.2f}x point {second}" in said
+    verdict = "decided." if lead["low"] > 1 else "not decided; use more seeds or steps."
+    assert f"the next: {verdict}" in said
+    one = " ".join(oppo("sweep", tiny, "--seeds", 1, "--jobs", 1).out.split())
+    assert "(1 seed, so no interval), the next: not decided" in one
+
+
+def test_a_best_value_at_the_edge_is_named(oppo: Oppo, tiny: Path) -> None:
+    """Of the two chunk sizes each is an edge, which says nothing."""
+    said = " ".join(oppo("sweep", tiny, "--jobs", 1).out.split())
+    assert "at the edge of what was tried: schedule.overcommit = 4 (the largest)." in said
+    assert "what late rollouts cost in learning is not in it" in said
+
+
+def test_what_is_odd_of_any_point_is_said_once(oppo: Oppo, written: Write) -> None:
+    file = written(
+        'scenario = "tiny"\nsteps = 1\nseeds = 1\nset = { "workload.max_response_tokens" = 40 }\n'
+        '[axes]\n"schedule.chunk" = [20, 40, 50]\nschedule = ["trl", "oppo", "intra"]\n'
+    )
+    (said,) = oppo("sweep", file, "--jobs", 1).err.splitlines()
+    assert "no chunk (40 tokens) is below workload.max_response_tokens = 40" in said
+    assert said.endswith("(so at 4 of 9 points)")
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_an_interrupt_says_how_far_it_came(
+    oppo: Oppo, tiny: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    out = ("--out", tiny.parent / "out") if is_kept else ()
+    real = units.Built._simulated
+
+    def stopped(self: units.Built, unit: Unit, *rest: Any) -> Any:
+        if (unit.kind, unit.id) == ("point", 3):
+            raise KeyboardInterrupt
+        return real(self, unit, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(units.Built, "_simulated", stopped)
+        patch.setattr("oppo_sim.search.workers.MOST_IN_BATCH", 1)
+        done = oppo("sweep", tiny, "--jobs", 1, *out)
+    remedy = "the same command with --resume goes on" if is_kept else "--out DIR would keep them"
+    assert done.code == 130
+    assert done.err == f"oppo: interrupted after 8 of 14 runs; {remedy}\n"
+
+
+def test_help_explains_every_key_and_every_column(oppo: Oppo) -> None:
+    told = set(re.findall(r"\w+", oppo("sweep", "--help").out))
+    assert told >= set(SweepFile.model_fields)
+    bounds = {"speedup_low", "speedup_high"}  # "_low, _high"
+    assert told >= {name for name, _ in COLUMNS} - bounds
+    assert told >= set(RANGE)
 
 
 class Idle:
