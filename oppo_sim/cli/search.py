@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from oppo_sim.cli import console
+from oppo_sim.cli import console, notes
 from oppo_sim.cli.sweep import or_temporary, remark
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def search(
     overrides = {path: value_of(text) for path, text in console.overrides(sets).items()}
     loaded = load_search(file, overrides=overrides, steps=steps, seeds=seeds, trials=trials)
     remark(loaded.space)
+    if loaded.taken:
+        notes.say([f"{file} leaves to their defaults: {', '.join(loaded.taken)}"])
     if out is not None:
         from oppo_sim.analysis import claims
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class Search:
     trials: int
     margin: float
     seed: int
+    taken: tuple[str, ...] = ()  # what the file does not say, as a sweep's does not
 
     def header(self) -> dict[str, Any]:
         """All that its points depend on; trials may be added."""
@@ -68,4 +70,15 @@ def load_search(
         trials=trials or own.trials,
         margin=own.margin,
         seed=own.search_seed,
+        taken=_taken(own, is_told=trials is not None),
     )
+
+
+def _taken(own: SearchFile, is_told: bool) -> tuple[str, ...]:
+    """The defaults of what makes a sweep a search. `is_told`: the trials are, elsewhere."""
+    texts = {
+        "objectives": f"objectives = {json.dumps(own.objectives)}",
+        "trials": f"trials = {own.trials}",
+    }
+    said = own.model_fields_set | ({"trials"} if is_told else set())
+    return tuple(text for name, text in texts.items() if name not in said)

@@ -329,11 +329,34 @@ def test_points_that_fail_are_told_and_are_not_the_best(oppo: Oppo, written: Wri
     assert document["best"]["status"] == "ok"
 
 
+def test_what_a_sweep_file_does_not_say_of_a_search_is_told(oppo: Oppo, written: Write) -> None:
+    sweep = TINY.replace("trials = 12\n", "").replace('objectives = ["step_s"]\n', "")
+    sweep = sweep.replace("high = 100", "high = 11").replace("[0, 1, 2, 3, 4, 6, 8]", "[0, 4]")
+    done = oppo("search", written(sweep))
+    assert 'leaves to their defaults: objectives = ["step_s"], trials = 50\n' in done.err
+    done = oppo("search", written(sweep), "--trials", 2)
+    assert 'leaves to their defaults: objectives = ["step_s"]\n' in done.err
+    assert "their defaults" not in oppo("search", written(TINY), "--trials", 1).err
+
+
+def test_two_winners_are_compared(oppo: Oppo, written: Write) -> None:
+    """They have the names of their searches."""
+    winners = []
+    for name in ("one", "other"):
+        file = written(TINY.replace("trials = 12", "trials = 2"))
+        file = file.rename(file.with_name(f"{name}.toml"))
+        winners.append(found(oppo, file, "--out", file.with_suffix(""))["winner"])
+    schedules = ",".join(["trl", *winners])
+    done = oppo("compare", "tiny", "--steps", 2, "--seeds", 1, "--json", "--schedules", schedules)
+    names = [row["schedule"] for row in json.loads(done.out)["schedules"]]
+    assert names == ["trl", "one-winner", "other-winner"]
+
+
 MISTAKES = {
     ('["step_s"]', '["step"]'): "objectives: 'step': no such metric; did you mean 'step_s'?",
     ('["step_s"]', "[]"): "objectives = []: name one or more",
     ("trials = 12", "trials = 0"): "trials = 0",
-    ("trials = 12", 'constraints = ["kv_peak < 5"]'): "must be METRIC <= NUMBER",
+    ("trials = 12", 'constraints = ["kv_peak < 5"]'): "METRIC <= NUMBER, or METRIC >= NUMBER",
     ("trials = 12", 'constraints = ["kv <= 5"]'): "'kv <= 5': no such metric",
     (
         "trials = 12",
