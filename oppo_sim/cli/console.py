@@ -52,7 +52,8 @@ Sets = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Change a key of the scenario, by its dotted path; may be given several times. A "
-        "file is looked for in the folder of the scenario's file.",
+        "file is looked for in the folder of the scenario's file; a sweep's or search's, where the "
+        "scenario is a shipped one, beside that file.",
     ),
 ]
 Out = Annotated[

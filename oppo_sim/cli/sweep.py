@@ -139,8 +139,12 @@ def sweep(
 
 
 def remark(of: Sweep) -> None:
-    """On the points of a sweep: of each kind the first, and how many points it is true of."""
+    """What is odd at its points: of each kind the first, and how many points it is true of.
+
+    Of a search, which has no points yet, where its axes begin and end.
+    """
     from oppo_sim.analysis.why import count
+    from oppo_sim.search.spec import SEARCH
     from oppo_sim.simulate import remarks
 
     said: dict[str, list[str]] = {}
@@ -152,6 +156,9 @@ def remark(of: Sweep) -> None:
             continue
         for text in remarks(scenario, [schedule]):
             said.setdefault(_kind(text), []).append(text)
+    if of.method == SEARCH:
+        notes.say(texts[0] for texts in said.values())
+        return
     notes.say(
         f"{texts[0]} (so at {len(texts)} of {count(looked_at, 'point')})" for texts in said.values()
     )

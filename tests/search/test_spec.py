@@ -208,6 +208,10 @@ def test_paths_are_those_beside_the_file_wherever_it_is_run_from(
     loaded = load_sweep(file)
     scenario, _ = loaded.problem.built("point", next(loaded.first()))
     assert workload(scenario, 0).responses(range(3)) == [7, 7, 7]
+    plain = written(f'scenario = "{name}"\n[axes]\n"schedule.chunk" = [20, 50]\n')
+    loaded = load_sweep(plain, overrides={"workload.lengths": "lengths.csv"})
+    scenario, _ = loaded.problem.built("point", next(loaded.first()))
+    assert workload(scenario, 0).responses(range(3)) == [7, 7, 7]
 
 
 def test_more_runs_than_a_journal_has_places_for(

@@ -14,11 +14,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from oppo_sim.cli.sweep import remark
 from oppo_sim.search import units
 from oppo_sim.search.axes import RANGE, Axis
 from oppo_sim.search.design import Design
 from oppo_sim.search.journal import Journal
 from oppo_sim.search.problem import Unit
+from oppo_sim.search.sought import load_search
 from oppo_sim.search.spec import SweepFile, load_sweep
 from oppo_sim.search.sweep import Driver
 from oppo_sim.search.table import COLUMNS
@@ -362,6 +364,16 @@ def test_what_is_odd_of_any_point_is_said_once(oppo: Oppo, written: Write) -> No
     (said,) = oppo("sweep", file, "--jobs", 1).err.splitlines()
     assert "no chunk (40 tokens) is below workload.max_response_tokens = 40" in said
     assert said.endswith("(so at 4 of 9 points)")
+
+
+def test_of_a_search_nobody_counts_points_that_it_has_not_yet(
+    written: Write, recwarn: pytest.WarningsRecorder
+) -> None:
+    text = 'scenario = "tiny"\nset = { "workload.max_response_tokens" = 40 }\n'
+    remark(load_search(written(f'{text}[axes]\n"schedule.chunk" = [20, 40, 50]\n')).space)
+    (said,) = (str(one.message) for one in recwarn if "no chunk" in str(one.message))
+    assert said.startswith("oppo: no chunk (50 tokens) is below")
+    assert "points" not in said
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
