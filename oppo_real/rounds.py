@@ -15,6 +15,7 @@ from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
 from oppo_real.profile.busy import Busy
 from oppo_real.profile.identity import identity
+from oppo_sim.calibration.validated import CROWDED, SLOWED
 from oppo_sim.config import Scenario
 from oppo_sim.engine import State, run
 from oppo_sim.engine.spans import SpanRecorder
@@ -25,8 +26,6 @@ from oppo_sim.workload.loads import workload
 
 LENGTHS = "lengths.csv"  # response_tokens and prompt_tokens of rollout 0, 1, 2 ...
 MACHINE = "machine.json"  # what it ran on, and how much of that others took meanwhile
-CROWDED = 0.05  # of the machine, taken by other processes: then a run is timed again
-SLOWED = 1.1  # times the least CPU seconds of the same little work: then as well
 TRIES = 3
 BEYOND = 4  # batches of lengths beyond what was admitted: a simulation may admit a little more
 

@@ -169,10 +169,12 @@ class Fidelity:
     # speed-ups and ranking
 
     def speedup(self, schedule: str) -> SpeedUp:
-        """Ratios of the same round, of runs with the same lengths by rollout."""
+        """Ratios of the same round, of runs with the same lengths by rollout; of the medians, where
+        they have no round in common."""
         base = self.schedules[0]
         real, simulated = (
             [a / own[repeat] for repeat, a in self.totals(base, side).items() if repeat in own]
+            or [self._mid(base, side) / self._mid(schedule, side)]
             for side in (False, True)
             if (own := self.totals(schedule, side))
         )

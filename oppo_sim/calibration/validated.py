@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,8 +26,9 @@ from oppo_sim.costs.measurements import as_text
 from oppo_sim.runs import Run, RunError, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
-CROWDED = 0.05  # of the machine, taken by others: said
-SLOWED = 1.1  # times as long for the same little work: said
+# A run is disturbed while others take so much of the machine, or cores take so many times as long
+# for the same little work: it is timed again, left out where its schedule has others, and said.
+CROWDED, SLOWED = 0.05, 1.1
 MACHINE, DOCUMENT = "machine.json", "validation.json"
 Progress = Callable[[int, int], None]
 
@@ -63,6 +65,30 @@ def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
     if not found:
         raise RunError(f"{path}: no run folder, and none in it: name one that `oppo train` wrote")
     return found
+
+
+def settled(runs: Sequence[Real], table: Path) -> tuple[list[Real], list[str]]:
+    """Without runs that were disturbed to the last try, where their schedule has others; a note.
+
+    The criterion knows nothing of errors: what others took, and how slow the cores were.
+    """
+    least = min([_probe_s(real.folder) for real in runs])
+    table_s = measurements(str(table.resolve())).said_s("probe_s") or inf
+    quiet = [real for real in runs if not _is_disturbed(real.folder, min(least, table_s))]
+    names = {real.schedule for real in quiet}
+    kept = [real for real in runs if real in quiet or real.schedule not in names]
+    gone = [f"{real.schedule}-{real.repeat}" for real in runs if real not in kept]
+    words = "left out, for they were disturbed and their schedules have others"
+    return kept, [f"{', '.join(gone)}: {words}"] if gone else []
+
+
+def _is_disturbed(folder: Path, fastest_s: float) -> bool:
+    crowded = float(machine_of(folder).get("elsewhere", 0.0)) > CROWDED
+    return crowded or SLOWED * fastest_s < _probe_s(folder) < inf
+
+
+def _probe_s(folder: Path) -> float:
+    return float(machine_of(folder).get("probe_s", inf))
 
 
 def _place(schedule: str, order: Sequence[str]) -> tuple[int, str]:
@@ -120,7 +146,7 @@ def _validated(
         for _ in again(twin(document, table, replaying(of)), of, out):
             pass
         pairs.append(Pair(real.schedule, real.repeat, of.run, read_run(out)))
-        if real.repeat == 0:
+        if real.schedule not in drawn:
             scenario = twin(document, table, workload)
             drawn[real.schedule] = [
                 fmean([step.seconds for step in again(scenario, of, None, seed)][warmup:])
@@ -137,8 +163,9 @@ def refined_document(
 
     ValueError for a schedule of which there is no run, or nothing else.
     """
-    first = next((p for p in isolated.pairs if p.schedule == schedule and p.repeat == 0), None)
-    others = [real for real in runs if (real.schedule, real.repeat) != (schedule, 0)]
+    first = next((pair for pair in isolated.pairs if pair.schedule == schedule), None)
+    used = (schedule, -1 if first is None else first.repeat)
+    others = [real for real in runs if (real.schedule, real.repeat) != used]
     if first is None or not others:
         names = ", ".join(isolated.schedules)
         raise ValueError(
@@ -146,15 +173,15 @@ def refined_document(
         )
     by = factors(first, isolated.warmup)
     file = place / "costs-refined.csv"
-    write_whole(file, as_text(refined(table, by, f"{schedule}-0")))
+    write_whole(file, as_text(refined(table, by, f"{schedule}-{first.repeat}")))
     simulated = place / "simulated-refined"
     shutil.rmtree(simulated, ignore_errors=True)
     again, _ = validated(others, file, simulated, isolated.warmup, _quiet)
-    rest = [p for p in isolated.pairs if (p.schedule, p.repeat) != (schedule, 0)]
+    rest = [pair for pair in isolated.pairs if pair is not first]
     before = Fidelity(pairs=rest, warmup=isolated.warmup)
     keys = ("median_abs_error", "worst_abs_error", "speedup_error", "tau", "pairs", "grade")
     return {
-        "with": f"{schedule}-0",
+        "with": f"{schedule}-{first.repeat}",
         "factors": ", ".join(f"{kind} {factor:.3f}" for kind, factor in by.items()),
         "runs": len(others),
         "isolated": {key: before.as_dict()[key] for key in keys},
@@ -245,10 +272,10 @@ def write(
     ]
     write_whole(out / "steps.csv", "schedule,repeat,step,real_s,sim_s\n" + "".join(lines))
     write_whole(out / "page.html", page(fidelity, about, document["notes"]))
+    firsts = {real.schedule: real for real in reversed(runs)}
     labelled = [
-        (f"{real.schedule} {side}", folder)
-        for real in runs
-        if real.repeat == 0
+        (f"{name} {side}", folder)
+        for name, real in reversed(firsts.items())
         for side, folder in (
             ("real", real.folder),
             ("simulated", simulated / f"{real.schedule}-{real.repeat}"),

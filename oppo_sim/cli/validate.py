@@ -72,7 +72,7 @@ def validate(
     Errors are by command, stage, step and run, of speed-ups and of the ranking, beside how much the
     machine differs from itself, with a grade. A run during which other processes took more than 5 %
     of the machine, or its cores were more than 10 % slower than at their best, is timed again,
-    twice at most:
+    twice at most, and left out if its schedule has others:
 
     \b
       grade   median |error| of a step   worst schedule   speed-ups   tau
@@ -98,6 +98,7 @@ def validate(
         real_runs,
         refined_document,
         rescaled_table,
+        settled,
         validated,
         write,
     )
@@ -121,7 +122,7 @@ def validate(
             table, order = _table_of(source, costs), []
             if out is not None:
                 claim_folder(out, resume=resume)
-        runs = real_runs(source, order)
+        runs, left_out = settled(real_runs(source, order), table)
         place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
         scaling = None
         if rescale:
@@ -129,7 +130,7 @@ def validate(
         simulated = _cleared(place / SIMULATED)
         meter = stack.enter_context(console.Meter("simulating", "runs"))
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
-        notes = [*notes_of(runs, table, fidelity), *beyond]
+        notes = [*left_out, *notes_of(runs, table, fidelity), *beyond]
         name = str(runs[0].recorded.run.header.scenario["name"])
         about = _about(name, table)
         measured_on = machine_of(runs[0].folder).get("machine", "a machine that nobody noted")
@@ -219,16 +220,21 @@ def _probe_s(table: Path) -> float:
 
 
 def _joined(parts: list[Path], table: Path) -> Path:
-    """One table of all rounds' measurements: each point's times count alike."""
+    """One table of all rounds' measurements: each point's times count alike, but for those of
+    rounds in which the cores were slow."""
     from dataclasses import replace
 
+    from oppo_sim.calibration.validated import SLOWED
     from oppo_sim.costs import measurements
     from oppo_sim.costs.measurements import as_text
     from oppo_sim.runs import write_whole
 
-    found = [measurements(str(part.resolve())) for part in parts]
+    fastest_s = min([_probe_s(part) for part in parts])
+    quiet = [part for part in parts if _probe_s(part) <= SLOWED * fastest_s]
+    found = [measurements(str(part.resolve())) for part in quiet]
     rows = tuple([row for one in found for row in one.rows])
-    said = {**found[-1].provenance, "parts": f"{len(found)}, one before each round"}
+    words = f"{len(quiet)} of {len(parts)}, one before each round; those of slow cores are left out"
+    said = {**found[-1].provenance, "parts": words}
     write_whole(table, as_text(replace(found[-1], rows=rows, provenance=said)))
     return table
 

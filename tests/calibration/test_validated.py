@@ -164,8 +164,9 @@ def test_one_run_folder_is_enough(
 def test_a_table_of_another_machine_and_busy_neighbours_are_said(
     real: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = real / "runs" / "oppo-0" / "machine.json"
-    file.write_text(json.dumps({**HERE, "machine": "elsewhere", "elsewhere": 0.25}))
+    for run in ("oppo-0", "oppo-1"):
+        file = real / "runs" / run / "machine.json"
+        file.write_text(json.dumps({**HERE, "machine": "elsewhere", "elsewhere": 0.25}))
     notes = ask(capsys, "--from", real, "--costs", table)["notes"]
     assert "machine: the table is of 'here', this is 'elsewhere'" in notes
     assert any("took up to 25% of the machine" in note for note in notes)
@@ -182,12 +183,29 @@ def test_a_single_schedule_has_no_ranking(
 
 
 def test_slower_cores_are_said(real: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Half as fast in one run as in the other, by the same little work."""
-    for name, probe_s in (("trl-0", 0.001), ("oppo-0", 0.002)):
+    """Half as fast in both runs of a schedule as in the others, by the same little work."""
+    for run in (real / "runs").iterdir():
+        probe_s = 0.002 if run.name.startswith("oppo") else 0.001
         about = {**HERE, "elsewhere": 0.0, "probe_s": probe_s}
-        (real / "runs" / name / "machine.json").write_text(json.dumps(about))
+        (run / "machine.json").write_text(json.dumps(about))
     notes = ask(capsys, "--from", real, "--costs", table)["notes"]
     assert any("cores were up to 100% slower at one time than at another" in n for n in notes)
+
+
+def test_a_disturbed_run_is_left_out_where_its_schedule_has_another(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cores a fifth slower in the first run of oppo, and others at work in all runs of trl."""
+    slow = {"trl-0": (0.2, 1.0), "trl-1": (0.2, 1.0), "oppo-0": (0.0, 1.2)}
+    for run in (real / "runs").iterdir():
+        elsewhere, probe_s = slow.get(run.name, (0.0, 1.0))
+        about = {**HERE, "elsewhere": elsewhere, "probe_s": probe_s}
+        (run / "machine.json").write_text(json.dumps(about))
+    found = ask(capsys, "--from", real, "--costs", table)
+    steps = {one["schedule"]: one["speedup"] for one in found["schedules"]}
+    assert any(note.startswith("oppo-0: left out") for note in found["notes"])
+    assert found["steps"] == 5 * (STEPS - 1)
+    assert steps["oppo"]["low"] == steps["oppo"]["high"], "of one round"
 
 
 @pytest.mark.parametrize("probe", ["fast", "-1", "nan", "1e10"])

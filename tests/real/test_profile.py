@@ -20,6 +20,7 @@ from oppo_real.profile.measure import PASSES, SHARES, _passes, described, profil
 from oppo_real.profile.plan import Plan
 from oppo_real.profile.tasks import Group
 from oppo_real.profile.timing import Series, timing
+from oppo_real.profile.work import varied
 from oppo_real.rounds import is_done, rounds, timed_run
 from oppo_sim.analysis.documents import header_of
 from oppo_sim.calibration.twin import again, recorded, replaying, twin
@@ -103,6 +104,12 @@ def test_the_simulator_cuts_calls_as_the_machine_does(lengths: list[int]) -> Non
     assert sorted(row for group in found for row in group) == list(range(len(lengths)))
     for group in found:
         assert 2 * min(lengths[row] for row in group) >= max(lengths[row] for row in group)
+
+
+def test_calls_differ_in_shape_and_on_average_not_at_all() -> None:
+    sizes = [varied(200, turn) for turn in range(7)]
+    assert sizes == [200, 203, 197, 206, 194, 209, 191]
+    assert [varied(4, turn) for turn in range(7)] == [4] * 7, "there is no 4.2nd token"
 
 
 def test_two_kinds_of_work_are_timed_beside_each_other() -> None:
