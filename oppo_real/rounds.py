@@ -15,8 +15,8 @@ from oppo_real.assembly import Machine, machine
 from oppo_real.build import real_of
 from oppo_real.profile.busy import Busy
 from oppo_real.profile.identity import identity
-from oppo_sim.calibration.validated import CROWDED, SLOWED
 from oppo_sim.config import Scenario
+from oppo_sim.costs.identity import CROWDED, SLOWED
 from oppo_sim.engine import State, run
 from oppo_sim.engine.spans import SpanRecorder
 from oppo_sim.policies import Schedule

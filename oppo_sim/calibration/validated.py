@@ -21,14 +21,11 @@ from oppo_sim.calibration.refined import factors, refined
 from oppo_sim.calibration.rescaled import rescaled
 from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
-from oppo_sim.costs.identity import differences
+from oppo_sim.costs.identity import CROWDED, SLOWED, differences
 from oppo_sim.costs.measurements import as_text
 from oppo_sim.runs import Run, RunError, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
-# A run is disturbed while others take so much of the machine, or cores take so many times as long
-# for the same little work: it is timed again, left out where its schedule has others, and said.
-CROWDED, SLOWED = 0.05, 1.1
 MACHINE, DOCUMENT = "machine.json", "validation.json"
 Progress = Callable[[int, int], None]
 

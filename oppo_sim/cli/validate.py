@@ -224,8 +224,8 @@ def _joined(parts: list[Path], table: Path) -> Path:
     rounds in which the cores were slow."""
     from dataclasses import replace
 
-    from oppo_sim.calibration.validated import SLOWED
     from oppo_sim.costs import measurements
+    from oppo_sim.costs.identity import SLOWED
     from oppo_sim.costs.measurements import as_text
     from oppo_sim.runs import write_whole
 

@@ -1,4 +1,4 @@
-"""Whether a table is of the machine, versions and models that something else is of."""
+"""Whether a table is of the machine and models that something else is of, and undisturbed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Mapping
 
 # what must be the same for a table to hold; the rest of its header says where it is from
 KEYS = ("machine", "versions", "threads", "dtype", "models", "training", "scoring", "lanes")
+
+# A timing is disturbed while others take so much of the machine, or cores so many times as long
+# for the same little work: a run is timed again, left out where its schedule has others, and said.
+CROWDED, SLOWED = 0.05, 1.1
 
 
 def digest(said: Mapping[str, str]) -> str:
