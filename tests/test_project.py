@@ -61,7 +61,7 @@ def test_constraints_pin_each_direct_dependency_to_a_version_it_allows(
 def test_dev_installs_every_extra_that_the_tests_can_use() -> None:
     extras = PROJECT["optional-dependencies"]
     inside = {e for line in extras["dev"] for e in Requirement(line).extras}
-    assert inside == extras.keys() - {"dev", "vllm", "ray"}  # ray: 240 MB, its tests are skipped
+    assert inside == extras.keys() - {"dev", "vllm"}
 
 
 def test_the_version_is_the_same_everywhere() -> None:
