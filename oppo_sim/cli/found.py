@@ -49,13 +49,10 @@ def _row(
     loaded: Search, extra: list[str], result: Result, name: str, values: list[str]
 ) -> list[str]:
     from oppo_sim.analysis.why import plain
+    from oppo_sim.cli.points import mean_cells
     from oppo_sim.search.goals import told
 
-    cells = [name, *values]
-    for mean in (result.step_s, result.speedup):
-        if mean is not None:
-            half = None if mean.low is None or mean.high is None else mean.high - mean.low
-            cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
+    cells = [name, *values, *mean_cells(result)]
     cells += [plain(result.staleness or 0.0, 2)]
     cells += [told(metric, result, unit=False) for metric in extra]
     cells += [str(result.seeds)]

@@ -85,10 +85,19 @@ def points_table(loaded: Sweep, best: list[Result]) -> Any:
         table.add_column(name, justify="left" if 0 < number <= len(paths) else "right")
     for result in best:
         cells = [str(result.point), *(str(result.values[path]) for path in paths)]
-        for mean in (result.step_s, result.speedup):
-            if mean is not None:
-                half = None if mean.low is None or mean.high is None else mean.high - mean.low
-                cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
+        cells += mean_cells(result)
         cells += [plain(result.staleness or 0.0, 2), *([str(result.seeds)] if its_seeds else [])]
         table.add_row(*cells)
     return table
+
+
+def mean_cells(result: Result) -> list[str]:
+    """Step time and speed-up, as far as there are, each with half of its interval."""
+    from oppo_sim.analysis.why import plain
+
+    cells: list[str] = []
+    for mean in (result.step_s, result.speedup):
+        if mean is not None:
+            half = None if mean.low is None or mean.high is None else mean.high - mean.low
+            cells += [plain(mean.mean, 4), "-" if half is None else plain(half / 2, 2)]
+    return cells
