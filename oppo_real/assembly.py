@@ -13,6 +13,7 @@ from oppo_real.checkpoint import Checkpoint, put_weights, weights_of
 from oppo_real.errors import ModelError
 from oppo_real.machine.backend import Clock, TorchBackend
 from oppo_real.machine.hosts import Host, Inline, Threads
+from oppo_real.machine.memory import keep_freed
 from oppo_real.machine.messages import Read, Worker
 from oppo_real.machine.sharing import Sharing, Team
 from oppo_real.machine.store import Store
@@ -86,6 +87,7 @@ def machine(
             "compares the responses to a prompt; set schedule.group to 2 or more, and "
             "schedule.batch to a multiple"
         )
+    keep_freed()
     torch.set_num_threads(real.trainer_threads)
     models = load_models(real, scenario.folder, seed)
     if saved is not None:

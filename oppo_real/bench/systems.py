@@ -19,6 +19,7 @@ import torch
 
 from oppo_real.assembly import machine
 from oppo_real.bench.task import EOS, PAD, Task
+from oppo_real.machine.memory import keep_freed
 from oppo_real.networks.lengths import force_lengths
 from oppo_real.networks.loading import load_models
 from oppo_real.prompts import Prompts, read_prompts
@@ -82,6 +83,7 @@ def serve(
     """A process's main function: `steps` steps at most, by turns."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # TRL prints; stdout is the command's
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    keep_freed()  # TRL as well
     try:
         from transformers.utils import logging
 

@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from oppo_real.machine.lanes import ScorerLane
+from oppo_real.machine.memory import keep_freed
 from oppo_real.machine.messages import Clock, News, Read, Task
 from oppo_sim.engine.contract import Command, EngineError
 
@@ -113,6 +114,7 @@ def _serve(
 
     import torch
 
+    keep_freed()
     torch.set_num_threads(threads)
     offset_s = 0.0
 

@@ -107,7 +107,10 @@ def beside_group(on: Subjects, plan: Plan, alone: Mapping[str, int]) -> Group:
     if trainer.isdisjoint(on.places["actor"].devices):
         pairs.append((("decode", plan.batch), ("train", plan.batch)))
     if trainer.isdisjoint(on.places["scorer"].devices):
-        pairs.append((("score", few), ("train", plan.batch)))
+        pairs += [
+            (("score", few), ("train", plan.batch)),
+            (("open", plan.batch), ("train", plan.batch)),
+        ]
     if on.others:
         half = max(1, plan.batch // 2)
         pairs.append((("decode", half), ("also", half)))

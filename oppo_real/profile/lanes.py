@@ -9,6 +9,7 @@ import torch
 from oppo_real.build import Build, real_of
 from oppo_real.machine.actor import ActorLane
 from oppo_real.machine.backend import Clock
+from oppo_real.machine.memory import keep_freed
 from oppo_real.machine.messages import Worker
 from oppo_real.networks.loading import load_models
 from oppo_real.ppo.trainer import Trainer
@@ -58,6 +59,7 @@ def subjects(scenario: Scenario, seed: int) -> Subjects:
     changes = {"lengths": endless, "prompt_effect": 0.0, "drift": None}
     workload = scenario.workload.model_copy(update=changes)
     scenario = scenario.model_copy(update={"workload": workload})
+    keep_freed()
     torch.set_num_threads(real.trainer_threads)
     models = load_models(real, scenario.folder, seed)
     if real.lengths == "model":

@@ -36,19 +36,30 @@ class Plan:
         return sorted(found, reverse=True)
 
     @property
+    def between(self) -> list[int]:
+        """Batches of decoding besides, an eighth apart: kernels suit some better than others."""
+        found, size = [], 1
+        while size < self.most:
+            found.append(size)
+            size += max(1, size // 8)
+        return sorted({*found} - {*self.batches}, reverse=True)
+
+    @property
     def contexts(self) -> list[int]:
         first, last = self.prompt + 1, self.longest - 12
         return sorted({first, (first + last) // 2, last}) if last > first + 8 else [first]
 
     @property
     def decoding(self) -> list[tuple[int, int]]:
-        """Batches and contexts; of small batches the ends, between which times hardly bend."""
+        """Batches and contexts; of small batches the ends, between which times hardly bend, and
+        one in the middle of those between: they have the slopes of their neighbours."""
         longest = sorted(self.contexts, reverse=True)
-        return [
+        ends = [
             (rows, context)
             for rows in self.batches
             for context in (longest if rows >= self.batch else [longest[0], longest[-1]])
         ]
+        return ends + [(rows, longest[len(longest) // 2]) for rows in self.between]
 
     @property
     def widths(self) -> list[int]:

@@ -13,6 +13,7 @@ from statistics import fmean
 
 from oppo_sim.costs.calls import Calls, calls
 from oppo_sim.costs.measurements import Measurements
+from oppo_sim.costs.padded import Padded, padded
 
 PADDED_TOKENS = 16384  # of one forward at most, unless a single row is longer
 
@@ -52,10 +53,10 @@ def micro_batches(lengths: Sequence[int], micro_batch: int | None, minis: int = 
 
 @dataclass(frozen=True)
 class Forwards:
-    """Seconds of calls by their rows, through curves over padded tokens."""
+    """Seconds of calls by their rows, from laws over padded tokens."""
 
-    fresh: Calls  # scores that open their rows
-    more: Calls  # those that go on with them
+    fresh: Padded  # scores that open their rows
+    more: Padded  # those that go on with them
     train: Calls  # an update's share per micro-batch
     update_s: float  # the rest of an update
     micro_batch: int | None
@@ -75,8 +76,8 @@ class Forwards:
             raise ValueError(f"{table.name}: is grouped, and has no rows of score or train")
         update = [row.seconds for row in table.of("update")]
         return cls(
-            fresh=calls(table.name, "score", opening),
-            more=calls(table.name, "score", going_on or opening),
+            fresh=padded(table.name, "score", opening),
+            more=padded(table.name, "score", going_on or opening),
             train=calls(table.name, "train", train),
             update_s=fmean(update) if update else 0.0,
             micro_batch=_number(said, "micro_batch"),
@@ -92,7 +93,8 @@ class Forwards:
                 width = max(some[row][1] - some[row][0] for row in group)
                 held = max(some[row][0] for row in group)
                 tokens = len(group) * width
-                seconds += law.seconds(tokens, tokens * (held + 0.5 * width))
+                gathered = 0 if is_fresh else len(group) * (held + width)
+                seconds += law.seconds(tokens, tokens * (held + 0.5 * width), gathered)
         return seconds
 
     def train_s(self, contexts: Sequence[int]) -> float:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
+APART = 1.1  # contexts that differ by less tell no slope
 Lines = tuple[tuple[float, float], ...]
 """Seconds, and seconds per token of the context of each rollout; the largest counts."""
 
@@ -86,25 +88,44 @@ def fitted(points: Mapping[int, Mapping[float, float]]) -> tuple[Knot, ...]:
     """Knots through measured seconds by batch and context of a rollout.
 
     At each batch the curve through its contexts, or next to them: never falling and convex, least
-    squares of the relative error. A batch with one context has the seconds per token of KV context
-    of the nearest batch with several, and none costs more than all of its time.
+    squares of the relative error. A batch with one context, or with next to the same ones, has the
+    seconds per token of KV context of the nearest batch with several, and none costs more than all
+    of its time. Where a larger batch takes less time both are levelled.
     """
-    knots, slopes = [], {}
+    knots, slopes, single = [], {}, {}
     for batch, curve in points.items():
-        if len(curve) > 1:
+        if max(curve) <= APART * min(curve):
+            single[batch] = fmean(curve), fmean(curve.values())
+        else:
             lines = _convex(curve)
             knot = Knot(batch, lines, min(curve), max(curve))
             knots.append(knot)
             rise = knot.seconds(knot.most) - knot.seconds(knot.least)
             slopes[batch] = rise / (knot.most - knot.least) / batch
-    for batch, curve in points.items():
-        if len(curve) == 1:
-            ((context, seconds),) = curve.items()
-            nearest = min(slopes, key=lambda b: (abs(math.log(b / batch)), b), default=None)
-            slope = 0.0 if nearest is None else slopes[nearest] * batch
-            slope = min(slope, seconds / context) if context else slope
-            knots.append(Knot(batch, ((seconds - slope * context, slope),), context, context))
-    return raised(knots)
+    for batch, (context, seconds) in single.items():
+        nearest = min(slopes, key=lambda b: (abs(math.log(b / batch)), b), default=None)
+        slope = 0.0 if nearest is None else slopes[nearest] * batch
+        slope = min(slope, seconds / context) if context else slope
+        knots.append(Knot(batch, ((seconds - slope * context, slope),), context, context))
+    return raised(_levelled(knots))
+
+
+def _levelled(knots: Sequence[Knot]) -> list[Knot]:
+    """Scaled to what never falls with the batch, at a context in the middle of what was measured.
+
+    Kernels suit some batches better than others, which no law between batches can follow: by the
+    closest such times (isotonic regression) none is too dear only because another one was.
+    """
+    from scipy.optimize import isotonic_regression  # slow to import, and only tables need it
+
+    knots = sorted(knots)
+    middle = fmean([0.5 * (knot.least + knot.most) for knot in knots])
+    seconds = [knot.seconds(middle) for knot in knots]
+    level = isotonic_regression(seconds).x
+    return [
+        knot.scaled(float(goal) / own) if own else knot
+        for knot, own, goal in zip(knots, seconds, level, strict=True)
+    ]
 
 
 def _convex(curve: Mapping[float, float]) -> Lines:

@@ -14,6 +14,7 @@ from oppo_sim.costs.interface import DecodeLaw
 from oppo_sim.costs.knots import fitted
 from oppo_sim.costs.linear import Linear
 from oppo_sim.costs.measurements import Measurements
+from oppo_sim.costs.padded import Padded, padded
 from oppo_sim.costs.profiled import Profiled, sharing
 from oppo_sim.costs.ranges import Range
 from oppo_sim.costs.surface import DecodeSurface
@@ -32,7 +33,7 @@ class Measured:
     scale: float = 1.0
     decode: DecodeLaw = field(init=False, repr=False, compare=False)
     _rest: Linear = field(init=False, repr=False, compare=False)
-    _curves: dict[str, Calls] = field(init=False, repr=False, compare=False)
+    _curves: dict[str, Calls | Padded] = field(init=False, repr=False, compare=False)
     _sync_s: float = field(init=False, repr=False, compare=False)
     by_row: Profiled | None = field(init=False, repr=False, compare=False)
 
@@ -40,8 +41,11 @@ class Measured:
         checks.truth("Measured", padded=self.padded)
         checks.positive("Measured", scale=self.scale)
         table, scale = self.measurements, self.scale
+        is_padded = "grouped" in table.provenance
         curves = {
-            task: calls(table.name, task, table.of(task)).scaled(scale)
+            task: (padded if is_padded and task == "prefill" else calls)(
+                table.name, task, table.of(task)
+            ).scaled(scale)
             for task in ("prefill", "score", "train", "handoff")
             if table.of(task)
         }
