@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oppo_sim.config import Scenario
     from oppo_sim.policies import Schedule
 
-TABLE, RUNS, SIMULATED = "costs.csv", "runs", "simulated"
+RUNS, SIMULATED = "runs", "simulated"
 
 
 def validate(
@@ -92,6 +92,45 @@ def validate(
       oppo validate experiments/configs/real/cpu-small.toml --out small
       oppo validate --from small/runs/oppo-0
     """
+    from oppo_sim.calibration.tables import table_of
+    from oppo_sim.config import load_scenario, load_schedules
+    from oppo_sim.runs import claim_folder
+
+    if (scenario is None) == (source is None):
+        raise ValueError("name a CONFIG to run, or --from RUN that was run before: one of the two")
+    order: list[str] = []
+    if source is None:
+        assert scenario is not None
+        loaded = load_scenario(scenario, console.overrides(sets))
+        real_module("rounds", "running for real").real_of(loaded)
+        chosen = load_schedules(schedules, loaded)
+        if out is None:
+            raise ValueError("--out DIR is missing: name a folder for the runs and the report")
+        claim_folder(out, resume=resume)
+        table = _run(loaded, chosen, repeats, steps, costs, budget, out)
+        source, order = out, [*dict.fromkeys(schedule.name for schedule in chosen)]
+    else:
+        table = table_of(source, costs)
+        if out is not None:
+            claim_folder(out, resume=resume)
+    document = _compared(source, order, table, warmup, refine, rescale, out)
+    if as_json:
+        console.emit(document)
+    else:
+        validation(document, out)
+
+
+def _compared(
+    source: Path,
+    order: list[str],
+    table: Path,
+    warmup: int,
+    refine: str | None,
+    rescale: bool,
+    out: Path | None,
+) -> dict[str, Any]:
+    """What `--json` prints; with `out`, all else that is written."""
+    from oppo_sim.calibration.tables import about
     from oppo_sim.calibration.validated import (
         machine_of,
         notes_of,
@@ -102,26 +141,8 @@ def validate(
         validated,
         write,
     )
-    from oppo_sim.config import load_scenario, load_schedules
-    from oppo_sim.runs import claim_folder
 
-    if (scenario is None) == (source is None):
-        raise ValueError("name a CONFIG to run, or --from RUN that was run before: one of the two")
     with ExitStack() as stack:
-        if source is None:
-            assert scenario is not None
-            loaded = load_scenario(scenario, console.overrides(sets))
-            real_module("rounds", "running for real").real_of(loaded)
-            chosen = load_schedules(schedules, loaded)
-            if out is None:
-                raise ValueError("--out DIR is missing: name a folder for the runs and the report")
-            claim_folder(out, resume=resume)
-            table = _run(loaded, chosen, repeats, steps, costs, budget, out)
-            source, order = out, [*dict.fromkeys(schedule.name for schedule in chosen)]
-        else:
-            table, order = _table_of(source, costs), []
-            if out is not None:
-                claim_folder(out, resume=resume)
         runs, left_out = settled(real_runs(source, order), table)
         place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
         scaling = None
@@ -130,27 +151,18 @@ def validate(
         simulated = _cleared(place / SIMULATED)
         meter = stack.enter_context(console.Meter("simulating", "runs"))
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
+        said = about(str(runs[0].recorded.run.header.scenario["name"]), table)
         notes = [*left_out, *notes_of(runs, table, fidelity), *beyond]
-        name = str(runs[0].recorded.run.header.scenario["name"])
-        about = _about(name, table)
         measured_on = machine_of(runs[0].folder).get("machine", "a machine that nobody noted")
-        document = {
-            "scenario": name,
-            **about,
-            "measured_on": measured_on,
-            **fidelity.as_dict(),
-            "notes": notes,
-        }
+        found = fidelity.as_dict()
+        document = {**said, "measured_on": measured_on, **found, "notes": notes}
         if scaling is not None:
             document["rescaled"] = scaling
         if refine is not None:
             document["refined"] = refined_document(runs, table, place, fidelity, refine)
         if out is not None:
-            write(out, runs, fidelity, document, simulated, about)
-    if as_json:
-        console.emit(document)
-    else:
-        validation(document, out)
+            write(out, runs, fidelity, document, simulated, said)
+    return document
 
 
 def _run(
@@ -164,6 +176,7 @@ def _run(
 ) -> Path:
     """All rounds, into out/runs; the table that goes with them."""
     from oppo_sim.analysis.documents import header_of
+    from oppo_sim.calibration.tables import TABLE, joined, probe_s
 
     rounds = real_module("rounds", "running for real")
     chosen = {schedule.name: schedule for schedule in schedules}
@@ -174,7 +187,7 @@ def _run(
             part = out / f"costs-{repeat}.csv"
             _measure(loaded, [*chosen.values()], budget / repeats, part)
             parts.append(part)
-            fastest_s = min(fastest_s, _probe_s(part))
+            fastest_s = min(fastest_s, probe_s(part))
         header = header_of(
             loaded, chosen[name], seed=None, steps=steps, spans=True, role="measured"
         )
@@ -194,7 +207,7 @@ def _run(
             file=sys.stderr,
             flush=True,
         )
-    return _joined(parts, out / TABLE) if costs is None else costs
+    return joined(parts, out / TABLE) if costs is None else costs
 
 
 def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, table: Path) -> None:
@@ -212,58 +225,9 @@ def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, tab
     write_whole(table, profile.measured(scenario, schedules, budget_s).text())
 
 
-def _probe_s(table: Path) -> float:
-    """Of the cores while a table was measured; without end where it does not say."""
-    from oppo_sim.costs import measurements
-
-    return measurements(str(table.resolve())).said_s("probe_s") or inf
-
-
-def _joined(parts: list[Path], table: Path) -> Path:
-    """One table of all rounds' measurements: each point's times count alike, but for those of
-    rounds in which the cores were slow."""
-    from dataclasses import replace
-
-    from oppo_sim.costs import measurements
-    from oppo_sim.costs.identity import SLOWED
-    from oppo_sim.costs.measurements import as_text
-    from oppo_sim.runs import write_whole
-
-    fastest_s = min([_probe_s(part) for part in parts])
-    quiet = [part for part in parts if _probe_s(part) <= SLOWED * fastest_s]
-    found = [measurements(str(part.resolve())) for part in quiet]
-    rows = tuple([row for one in found for row in one.rows])
-    words = f"{len(quiet)} of {len(parts)}, one before each round; those of slow cores are left out"
-    said = {**found[-1].provenance, "parts": words}
-    write_whole(table, as_text(replace(found[-1], rows=rows, provenance=said)))
-    return table
-
-
-def _table_of(source: Path, costs: Path | None) -> Path:
-    """Beside the runs, if none is named."""
-    places = (
-        [costs] if costs else [source / TABLE, source.parent / TABLE, source.parent.parent / TABLE]
-    )
-    for place in places:
-        if place.is_file():
-            return place
-    raise ValueError(
-        f"{places[0]}: no such cost table; measure one with `oppo profile`, and name it: "
-        "--costs FILE"
-    )
-
-
 def _cleared(folder: Path) -> Path:
     """Simulations are made anew: they take no time."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
     return folder
-
-
-def _about(name: str, table: Path) -> dict[str, str]:
-    from oppo_sim.costs import measurements
-
-    said = measurements(str(table.resolve())).provenance
-    keys = ("machine", "versions", "threads", "date", "digest")
-    return {"scenario": name, **{key: said[key] for key in keys if key in said}}

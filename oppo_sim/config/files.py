@@ -80,7 +80,10 @@ def parse_scenario(
 
 
 def load_schedule(name_or_path: str | Path, scenario: Scenario) -> Schedule:
-    """A schedule of the catalogue by name, or the one in a TOML file, as it runs on `scenario`."""
+    """A schedule of the catalogue by name, or the one in a TOML file, as it runs on `scenario`.
+
+    A file that is not here is looked for beside the scenario's.
+    """
     name = str(name_or_path)
     if name in CATALOG:
         return scenario.schedule(name)
@@ -89,7 +92,9 @@ def load_schedule(name_or_path: str | Path, scenario: Scenario) -> Schedule:
             f"no schedule is called {name!r}; {nearest(name, CATALOG)}; "
             "or give the path of a TOML file"
         )
-    document = _parse(name, read_text(Path(name), "schedule"))
+    beside = scenario.folder / name
+    file = beside if beside.is_file() and not Path(name).exists() else Path(name)
+    document = _parse(name, read_text(file, "schedule"))
     try:
         own = ScheduleFile.model_validate(document)
     except ValidationError as error:

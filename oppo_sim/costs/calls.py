@@ -17,10 +17,13 @@ NEAR = 0.01  # positions that differ by less are the same
 class Calls(NamedTuple):
     """A task over tokens and their positions: along the measured curves, and between them.
 
-    Beyond the farthest position at hand each query-key pair more costs `pair_s`.
+    Of curves at the same position the one counts that was measured nearest to these tokens (`own`:
+    from what to what number of them); the others have the shape of a neighbour there. Beyond the
+    farthest position at hand each query-key pair more costs `pair_s`.
     """
 
     curves: tuple[Curve, ...]
+    own: tuple[tuple[float, float], ...]
     pair_s: float
     counts: Range
     positions: Range | None  # None: positions do not matter
@@ -28,7 +31,7 @@ class Calls(NamedTuple):
     def seconds(self, tokens: int, attention: float) -> float:
         self.counts.see(tokens)
         nearest = min([curve.distance(tokens) for curve in self.curves])
-        found = sorted([c.at(tokens) for c in self.curves if c.distance(tokens) == nearest])
+        found = self._met(tokens, nearest)
         if self.positions is None:
             return fmean([seconds for _, seconds in found])
         position = attention / tokens
@@ -45,6 +48,22 @@ class Calls(NamedTuple):
             return low[1]
         return low[1] + (position - low[0]) / (above[0] - low[0]) * (above[1] - low[1])
 
+    def _met(self, tokens: int, nearest: float) -> list[tuple[float, float]]:
+        """Positions and seconds of the curves that are as near as that, by position."""
+        at = [
+            (*curve.at(tokens), max(low - tokens, tokens - high, 0))
+            for curve, (low, high) in zip(self.curves, self.own, strict=True)
+            if curve.distance(tokens) == nearest
+        ]
+        found: list[tuple[float, float, float]] = []
+        for one in sorted(at):
+            if found and one[0] <= found[-1][0] * (1 + NEAR):
+                if one[2] < found[-1][2]:
+                    found[-1] = one
+            else:
+                found.append(one)
+        return [(position, seconds) for position, seconds, _ in found]
+
     def scaled(self, factor: float) -> Calls:
         curves = tuple(
             curve._replace(seconds=tuple(s * factor for s in curve.seconds))
@@ -59,13 +78,16 @@ def calls(table: str, task: str, rows: Sequence[Row]) -> Calls:
     beyond = "fewer cost as the fewest, more go on with the last rise"
     counts = Range(f"{task}: tokens of a call", min(tokens), max(tokens), beyond, table)
     if task not in ("prefill", "score"):
-        return Calls((_curve(rows).bent(),), 0.0, counts, None)
+        own = ((counts.least, counts.most),)
+        return Calls((_curve(rows).bent(),), own, 0.0, counts, None)
     at = [row.attention / row.tokens for row in rows]
     beyond = "taken as the nearest, plus a price per query-key pair"
     what = f"{task}: mean position of a token in its row (not all at every count of tokens)"
     positions = Range(what, min(at), max(at), beyond, table)
-    curves = tuple(curve.bent() for curve in _filled(_families(rows)))
-    return Calls(curves, _pair_s(rows), counts, positions)
+    families = _families(rows)
+    own = tuple((curve.tokens[0], curve.tokens[-1]) for curve in families)
+    curves = tuple(curve.bent() for curve in _filled(families))
+    return Calls(curves, own, _pair_s(rows), counts, positions)
 
 
 def _families(rows: Sequence[Row]) -> list[Curve]:

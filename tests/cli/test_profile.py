@@ -35,6 +35,8 @@ def test_a_scenario_names_what_is_validated() -> None:
     names = [schedule.name for schedule in load_schedules(None, small)]
     assert names == ["trl", "intra", "inter", "oppo", "response", "oppo-d4"]
     assert [schedule.name for schedule in load_schedules("inter,trl", small)] == ["inter", "trl"]
+    (beside,) = load_schedules("intra-chunk4.toml", small)  # not here, but where the scenario is
+    assert beside.name == "intra-chunk4"
     with pytest.raises(ConfigError, match=r"real: schedules = \[\]: name at least one"):
         load_scenario(SMALL, {"real.schedules": []})
 

@@ -74,6 +74,23 @@ def test_a_surface_never_falls_whatever_was_measured(points: list[tuple[int, int
     assert law.token_s(9, 900) <= law.token_s(9, 9000) * (1 + 1e-9)
 
 
+def test_a_batch_that_suits_the_kernels_less_makes_no_other_dearer_than_their_mean() -> None:
+    times = {1: 1.0, 2: 3.0, 3: 2.0, 4: 4.0}
+    rows = [Row("decode", b, b * x, b, t) for b, t in times.items() for x in (0, 100)]
+    law = Measured(measurements=table(*rows)).decode
+    assert [law.token_s(b, b * 50) for b in times] == pytest.approx([1.0, 2.5, 2.5, 4.0])
+
+
+def test_contexts_that_are_next_to_the_same_tell_no_slope() -> None:
+    """Batch 2 takes 3 s at 150.5 tokens of each rollout, and as much for a KV token as batch 1."""
+    rows = [Row("decode", 1, 100, 1, 1.0), Row("decode", 1, 200, 1, 1.5)]
+    rows += [Row("decode", 2, 300, 2, 2.0), Row("decode", 2, 302, 2, 4.0)]
+    law = Measured(measurements=table(*rows)).decode
+    assert law.token_s(2, 301) == pytest.approx(3.0)
+    with pytest.warns(ExtrapolationWarning, match="context"):
+        assert law.span_s(2, 401, 1) == pytest.approx(3.5)
+
+
 def test_prefill_is_linear_in_the_position_and_bends_with_the_tokens() -> None:
     """One row takes 1, 3, 9 s: from 100 to 200 tokens it is convex, between 1 s and 3 s - 0.03 s
     for each token less, which meet at 133 1/3; the chord there is at 5/3 s."""
@@ -98,6 +115,20 @@ def test_chunks_are_met_at_every_context() -> None:
             assert costs.score_s(1, row.tokens, row.attention, 0) == pytest.approx(row.seconds)
         between = Row("score", 1, 2500, 256, 0.0)
         assert costs.score_s(1, 256, between.attention, 0) == pytest.approx(2.56 * 3.5)
+
+
+def test_a_call_is_met_where_a_curve_of_other_rows_comes_to_the_same_position() -> None:
+    """Milliseconds of a profile. The curve of single rows has the shape of its neighbours from 128
+    tokens on, and comes to 512 at position 224, where 4 rows of 128 were measured: it gave 0.72."""
+    measured = [
+        (1, 66, 1, 9.4), (1, 163, 1, 10.3), (1, 144, 32, 17.8), (1, 160, 32, 25.3),
+        (1, 160, 128, 43.2), (4, 896, 128, 41.7), (16, 1216, 128, 60.6),
+        (16, 3072, 512, 135.1), (4, 640, 512, 133.2),
+    ]  # fmt: skip
+    rows = [Row("score", b, held, n, ms / 1e3) for b, held, n, ms in measured]
+    costs = Measured(measurements=table(GRID[0], *rows))
+    long = rows[-1]
+    assert costs.score_s(4, 512, long.attention, 0) == pytest.approx(long.seconds)
 
 
 def test_repeated_rows_count_by_their_mean() -> None:

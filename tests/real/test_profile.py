@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,11 @@ def test_all_points_have_their_turn_in_every_pass_while_there_is_time() -> None:
 def test_which_points_a_schedule_can_ask_for() -> None:
     plan = Plan(batch=8, most=12, prompt=16, longest=80, chunks=(8,), micro_rows=4, minis=1)
     assert plan.batches == [12, 8, 4, 2, 1]
+    assert plan.between == [11, 10, 9, 7, 6, 5, 3], "every batch up to 16"
+    assert replace(plan, most=40).between[:9] == [37, 33, 30, 27, 24, 22, 20, 18, 15]
     assert plan.contexts == [17, 42, 68]
+    assert {(12, 17), (4, 17), (4, 68), (3, 42)} <= {*plan.decoding}
+    assert not {(4, 42), (3, 17)} & {*plan.decoding}
     assert plan.widths == [20, 24, 40, 80], "halves of 80 above the prompt, and prompt + chunk"
     assert (8, 80) not in plan.opening, "not all rows are the longest"
     assert (1, 80) in plan.opening
