@@ -78,8 +78,7 @@ def calls(table: str, task: str, rows: Sequence[Row]) -> Calls:
     beyond = "fewer cost as the fewest, more go on with the last rise"
     counts = Range(f"{task}: tokens of a call", min(tokens), max(tokens), beyond, table)
     if task not in ("prefill", "score"):
-        own = ((counts.least, counts.most),)
-        return Calls((_curve(rows).bent(),), own, 0.0, counts, None)
+        return Calls((_curve(rows).bent(),), ((counts.least, counts.most),), 0.0, counts, None)
     at = [row.attention / row.tokens for row in rows]
     beyond = "taken as the nearest, plus a price per query-key pair"
     what = f"{task}: mean position of a token in its row (not all at every count of tokens)"
