@@ -130,14 +130,12 @@ def _compared(
     out: Path | None,
 ) -> dict[str, Any]:
     """What `--json` prints; with `out`, all else that is written."""
+    from oppo_sim.calibration.realruns import machine_of, real_runs, settled
     from oppo_sim.calibration.tables import about
     from oppo_sim.calibration.validated import (
-        machine_of,
         notes_of,
-        real_runs,
         refined_document,
         rescaled_table,
-        settled,
         validated,
         write,
     )

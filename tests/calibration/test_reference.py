@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from oppo_sim.calibration.validated import real_runs
+from oppo_sim.calibration.realruns import real_runs
 from oppo_sim.cli import main
 
 REFERENCE = Path(__file__).parents[1] / "real" / "reference"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from oppo_sim.analysis.documents import header_of
+from oppo_sim.calibration.realruns import real_runs
 from oppo_sim.calibration.twin import Recorded, again, drawing, recorded, replaying, twin
-from oppo_sim.calibration.validated import real_runs
 from oppo_sim.cli import main
 from oppo_sim.config import Scenario, parse_scenario
 from oppo_sim.costs import Measured, measurements

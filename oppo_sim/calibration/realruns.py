@@ -1,0 +1,108 @@
+"""Real runs on disk: which there are, what they say of their machine, which were disturbed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from oppo_sim.calibration.tables import probe_s
+from oppo_sim.calibration.twin import Recorded, recorded
+from oppo_sim.costs.identity import CROWDED, SLOWED
+from oppo_sim.runs import Run, RunError, read_run
+
+MACHINE, DOCUMENT = "machine.json", "validation.json"
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real run and where it is."""
+
+    schedule: str
+    repeat: int
+    folder: Path
+    recorded: Recorded
+
+
+def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
+    """The run in a folder, or those in its folder `runs`, or right in it. RunError for none.
+
+    Schedules in this order, the others behind them; without one, as a validation there has them.
+    """
+    if (path / "run.json").exists():
+        folders = [path]
+    else:
+        inside = path / "runs" if (path / "runs").is_dir() else path
+        folders = sorted(file.parent for file in inside.glob("*/run.json"))
+    found: list[Real] = []
+    for folder in folders:
+        run = read_run(folder)
+        _refuse(run, folder)
+        name = str(run.header.schedule["name"])
+        repeat = sum(one.schedule == name for one in found)
+        found.append(Real(name, repeat, folder, recorded(run, folder)))
+    order = order or _order(path)
+    found.sort(key=lambda real: (*_place(real.schedule, order), real.repeat))
+    if not found:
+        raise RunError(f"{path}: no run folder, and none in it: name one that `oppo train` wrote")
+    return found
+
+
+def settled(runs: Sequence[Real], table: Path) -> tuple[list[Real], list[str]]:
+    """Without runs that were disturbed to the last try, where their schedule has others; a note.
+
+    The criterion knows nothing of errors: what others took, and how slow the cores were.
+    """
+    least = min([_probe_s(real.folder) for real in runs])
+    fastest_s = min(least, probe_s(table))
+    quiet = [real for real in runs if not _is_disturbed(real.folder, fastest_s)]
+    names = {real.schedule for real in quiet}
+    kept = [real for real in runs if real in quiet or real.schedule not in names]
+    gone = [f"{real.schedule}-{real.repeat}" for real in runs if real not in kept]
+    words = "left out, for they were disturbed and their schedules have others"
+    return kept, [f"{', '.join(gone)}: {words}"] if gone else []
+
+
+def _is_disturbed(folder: Path, fastest_s: float) -> bool:
+    crowded = float(machine_of(folder).get("elsewhere", 0.0)) > CROWDED
+    return crowded or SLOWED * fastest_s < _probe_s(folder) < inf
+
+
+def _probe_s(folder: Path) -> float:
+    return float(machine_of(folder).get("probe_s", inf))
+
+
+def _place(schedule: str, order: Sequence[str]) -> tuple[int, str]:
+    return order.index(schedule) if schedule in order else len(order), schedule
+
+
+def _order(path: Path) -> list[str]:
+    """Of the schedules in validation.json; `trl` first where there is none."""
+    try:
+        document = json.loads((path / DOCUMENT).read_bytes())
+        return [one["schedule"] for one in document["schedules"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ["trl"]
+
+
+def _refuse(run: Run, folder: Path) -> None:
+    if run.header.role == "simulated":
+        raise RunError(f"{folder}: is simulated: there is nothing to hold it against")
+    if not run.steps:
+        raise RunError(f"{folder}: has no steps yet: run it again with --resume")
+    if not run.spans:
+        raise RunError(f"{folder}: has no spans.jsonl: run it again with this version")
+
+
+def machine_of(folder: Path) -> dict[str, Any]:
+    """What a run says of the machine it ran on; empty where it says nothing."""
+    try:
+        found: dict[str, Any] = json.loads((folder / MACHINE).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder / MACHINE}: cannot be read ({error}); delete it") from None
+    return found
