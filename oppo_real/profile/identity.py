@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from oppo_real.build import real_of
+from oppo_real.machine.memory import keep_freed
 from oppo_real.machine.sharing import cores
 from oppo_real.networks.loading import Models
 from oppo_sim.config import Scenario
@@ -40,7 +41,8 @@ def identity(scenario: Scenario, models: Models) -> dict[str, str]:
         ),
         "threads": f"{real.workers}: actor {real.actor_threads}, scorer {real.scorer_threads}, "
         f"trainer {real.trainer_threads}"
-        f"{', shared' if real.share_threads else ''}; OpenMP waits {waits}{_polls()}",
+        f"{', shared' if real.share_threads else ''}; OpenMP waits {waits}{_polls()}"
+        f"{', freed memory kept' if keep_freed() else ''}",
         "dtype": real.dtype,
         "models": _shapes(models),
         "training": f"epochs {ppo.num_ppo_epochs}, ratio {ppo.ratio}, KL {bool(ppo.kl_coef)}, "

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from oppo_real.bench.task import TINY
 from oppo_real.errors import ModelError
+from oppo_real.machine.memory import keep_freed
 from oppo_real.networks import decoding, scoring
 from oppo_real.profile.beside import Work, side_by_side
 from oppo_real.profile.measure import PASSES, SHARES, _passes, described, profile
@@ -175,7 +176,9 @@ def test_lanes_by_turns_have_no_table(scenario: Scenario) -> None:
 
 
 @pytest.mark.slow
-def test_a_profile_a_run_and_its_twin(scenario: Scenario, tmp_path: Path) -> None:
+def test_a_profile_a_run_and_its_twin(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The table is read as any; the twin trains the batches that the real machine trained."""
     schedule = scenario.schedule("trl")
     found = profile(scenario, [schedule, scenario.schedule("oppo")], budget_s=4.0)
@@ -184,6 +187,11 @@ def test_a_profile_a_run_and_its_twin(scenario: Scenario, tmp_path: Path) -> Non
     read = parse_measurements("costs", found.text())
     assert not differences(read.provenance, described(scenario))
     assert read.provenance["digest"] == digest(read.provenance)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    elsewhere = described(scenario)
+    monkeypatch.delenv("MALLOC_ARENA_MAX")
+    assert "memory" not in elsewhere["threads"]
+    assert bool(differences(read.provenance, elsewhere)) == keep_freed()
     tasks = {row.task for row in read.rows}
     assert tasks >= {"decode", "prefill", "score", "train", "sync", "handoff", "decode+score"}
     assert Measured(measurements=read).by_row is not None
