@@ -130,7 +130,7 @@ class Fidelity:
 
     def _spent(self, run: Run, kind: str) -> float:
         counted = max(1, len(run.steps) - self.warmup)
-        return sum(_seconds(run.spans, kind, self.warmup)) / counted
+        return sum(_seconds(run.spans, kind, range(self.warmup, len(run.steps)))) / counted
 
     def stages(self, schedule: str) -> dict[str, Both]:
         """Exposed seconds per step of each stage."""
@@ -158,13 +158,12 @@ class Fidelity:
         spreads = [_spread(times) for times in groups.values() if len(times) > 1]
         return median(spreads) if spreads else None
 
-    def totals(self, schedule: str, simulated: bool = False) -> dict[int, float]:
-        """Seconds of the counted steps, by repeat."""
-        found: dict[int, float] = {}
+    def means(self, schedule: str, simulated: bool = False) -> dict[int, float]:
+        """Seconds per counted step, by repeat: runs may differ in how many steps they have."""
+        found: dict[int, list[float]] = {}
         for step in self.of(schedule):
-            seconds = step.sim_s if simulated else step.real_s
-            found[step.repeat] = found.get(step.repeat, 0.0) + seconds
-        return found
+            found.setdefault(step.repeat, []).append(step.sim_s if simulated else step.real_s)
+        return {repeat: fmean(seconds) for repeat, seconds in found.items()}
 
     # speed-ups and ranking
 
@@ -173,10 +172,10 @@ class Fidelity:
         they have no round in common."""
         base = self.schedules[0]
         real, simulated = (
-            [a / own[repeat] for repeat, a in self.totals(base, side).items() if repeat in own]
+            [a / own[repeat] for repeat, a in self.means(base, side).items() if repeat in own]
             or [self._mid(base, side) / self._mid(schedule, side)]
             for side in (False, True)
-            if (own := self.totals(schedule, side))
+            if (own := self.means(schedule, side))
         )
         return SpeedUp(median(real), min(real), max(real), median(simulated))
 
@@ -205,11 +204,11 @@ class Fidelity:
         return 2 * fmean(agreeing) - 1 if agreeing else None
 
     def _mid(self, schedule: str, simulated: bool = False) -> float:
-        return median(self.totals(schedule, simulated).values())
+        return median(self.means(schedule, simulated).values())
 
     def _range(self, schedule: str) -> float:
-        totals = self.totals(schedule).values()
-        return max(totals) - min(totals)
+        means = self.means(schedule).values()
+        return max(means) - min(means)
 
     # all of it
 
@@ -242,14 +241,14 @@ class Fidelity:
     def _schedule(self, name: str) -> dict[str, Any]:
         run, speedup = self.run(name), self.speedup(name)
         errors = [step.error for step in self.of(name)]
-        totals = [*self.totals(name).values()]
+        means = [*self.means(name).values()]
         drawn = (self.drawn or {}).get(name)
         return {
             "schedule": name,
             **_both(run),
             "median_abs_error": median([abs(error) for error in errors]),
             "median_error": median(errors),
-            "run_spread": _spread(totals) if len(totals) > 1 else None,
+            "run_spread": _spread(means) if len(means) > 1 else None,
             "speedup": {**speedup._asdict(), "error": speedup.error},
             "commands": {kind: _both(both) for kind, both in self.kinds(name).items()},
             "stages": {stage: _both(both) for stage, both in self.stages(name).items()},
@@ -271,7 +270,7 @@ def _spread(times: Sequence[float]) -> float:
     return (max(times) - min(times)) / median(times)
 
 
-def _seconds(spans: Sequence[Span], kind: str, warmup: int) -> Iterator[float]:
+def _seconds(spans: Sequence[Span], kind: str, steps: range) -> Iterator[float]:
     for span in spans:
-        if span.kind == kind and span.step >= warmup:
+        if span.kind == kind and span.step in steps:
             yield span.end_s - span.start_s

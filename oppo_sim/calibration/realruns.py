@@ -12,6 +12,7 @@ from typing import Any
 from oppo_sim.calibration.tables import probe_s
 from oppo_sim.calibration.twin import Recorded, recorded
 from oppo_sim.costs.identity import CROWDED, SLOWED
+from oppo_sim.costs.measurements import LEAST_S
 from oppo_sim.runs import Run, RunError, read_run
 
 MACHINE, DOCUMENT = "machine.json", "validation.json"
@@ -41,7 +42,7 @@ def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
     for folder in folders:
         run = read_run(folder)
         _refuse(run, folder)
-        name = str(run.header.schedule["name"])
+        name = _name(run, folder)
         repeat = sum(one.schedule == name for one in found)
         found.append(Real(name, repeat, folder, recorded(run, folder)))
     order = order or _order(path)
@@ -88,6 +89,14 @@ def _order(path: Path) -> list[str]:
         return ["trl"]
 
 
+def _name(run: Run, folder: Path) -> str:
+    """Of its schedule; it names folders as well."""
+    name = run.header.schedule.get("name")
+    if not isinstance(name, str) or not name or Path(name).name != name:
+        raise RunError(f"{folder / 'run.json'}: schedule.name = {name!r}: must be a name, no path")
+    return name
+
+
 def _refuse(run: Run, folder: Path) -> None:
     if run.header.role == "simulated":
         raise RunError(f"{folder}: is simulated: there is nothing to hold it against")
@@ -99,10 +108,19 @@ def _refuse(run: Run, folder: Path) -> None:
 
 def machine_of(folder: Path) -> dict[str, Any]:
     """What a run says of the machine it ran on; empty where it says nothing."""
+    file = folder / MACHINE
     try:
-        found: dict[str, Any] = json.loads((folder / MACHINE).read_bytes())
+        found: Any = json.loads(file.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise RunError(f"{folder / MACHINE}: cannot be read ({error}); delete it") from None
+        raise RunError(f"{file}: cannot be read ({error}); delete it") from None
+    if not isinstance(found, dict):
+        raise RunError(f"{file}: is not a JSON object; delete it")
+    for key, least in (("probe_s", LEAST_S), ("elsewhere", 0.0)):
+        value = found.get(key, least)
+        if not (isinstance(value, int | float) and least <= value < inf):
+            raise RunError(
+                f"{file}: {key} = {value!r}: must be a number, at least {least:g}; delete the file"
+            )
     return found

@@ -71,21 +71,22 @@ def _validated(
     return Fidelity(pairs=pairs, warmup=warmup, drawn=drawn, law=law)
 
 
+def check_refining(schedule: str, names: Sequence[str]) -> None:
+    """`names`: of each run's schedule. ValueError where there is no run of it, or no other."""
+    if schedule not in names or len(names) < 2:
+        there = ", ".join(dict.fromkeys(names))
+        raise ValueError(
+            f"--refine {schedule}: needs a run of it and others to judge by; there are {there}"
+        )
+
+
 def refined_document(
     runs: Sequence[Real], table: Path, place: Path, isolated: Fidelity, schedule: str
 ) -> dict[str, Any]:
-    """The table scaled by the first run of a schedule, and both tables' errors on the other runs.
-
-    ValueError for a schedule of which there is no run, or nothing else.
-    """
-    first = next((pair for pair in isolated.pairs if pair.schedule == schedule), None)
-    used = (schedule, -1 if first is None else first.repeat)
+    """The table scaled by a schedule's first run, and both tables' errors on the other runs."""
+    first = next(pair for pair in isolated.pairs if pair.schedule == schedule)
+    used = (schedule, first.repeat)
     others = [real for real in runs if (real.schedule, real.repeat) != used]
-    if first is None or not others:
-        names = ", ".join(isolated.schedules)
-        raise ValueError(
-            f"--refine {schedule}: needs a run of it and others to judge by; there are {names}"
-        )
     by = factors(first, isolated.warmup)
     file = place / "costs-refined.csv"
     write_whole(file, as_text(refined(table, by, f"{schedule}-{first.repeat}")))

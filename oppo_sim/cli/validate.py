@@ -93,7 +93,9 @@ def validate(
       oppo validate --from small/runs/oppo-0
     """
     from oppo_sim.calibration.tables import table_of
+    from oppo_sim.calibration.validated import check_refining
     from oppo_sim.config import load_scenario, load_schedules
+    from oppo_sim.costs import measurements
     from oppo_sim.runs import claim_folder
 
     if (scenario is None) == (source is None):
@@ -104,12 +106,26 @@ def validate(
         loaded = load_scenario(scenario, console.overrides(sets))
         real_module("rounds", "running for real").real_of(loaded)
         chosen = load_schedules(schedules, loaded)
+        names = [schedule.name for schedule in chosen]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"--schedules: {twice!r} is there twice: rename one, or leave it out")
+        if refine is not None:
+            check_refining(refine, names * repeats)
+        if costs is not None:
+            measurements(str(costs.resolve()))
         if out is None:
             raise ValueError("--out DIR is missing: name a folder for the runs and the report")
         claim_folder(out, resume=resume)
         table = _run(loaded, chosen, repeats, steps, costs, budget, out)
-        source, order = out, [*dict.fromkeys(schedule.name for schedule in chosen)]
+        source, order = out, names
     else:
+        given = {"--schedules": schedules, "--steps": steps, "--set": sets}
+        idle = next((name for name, value in given.items() if value), None)
+        if idle is not None:
+            raise ValueError(
+                f"{idle} changes nothing of runs that are there: leave it or --from out"
+            )
         table = table_of(source, costs)
         if out is not None:
             claim_folder(out, resume=resume)
@@ -133,6 +149,7 @@ def _compared(
     from oppo_sim.calibration.realruns import machine_of, real_runs, settled
     from oppo_sim.calibration.tables import about
     from oppo_sim.calibration.validated import (
+        check_refining,
         notes_of,
         refined_document,
         rescaled_table,
@@ -142,11 +159,13 @@ def _compared(
 
     with ExitStack() as stack:
         runs, left_out = settled(real_runs(source, order), table)
+        if refine is not None:
+            check_refining(refine, [real.schedule for real in runs])
         place = out if out is not None else Path(stack.enter_context(TemporaryDirectory()))
         scaling = None
         if rescale:
             table, scaling = rescaled_table(runs, table, place)
-        simulated = _cleared(place / SIMULATED)
+        simulated = _cleared(place / SIMULATED, [real.folder for real in runs])
         meter = stack.enter_context(console.Meter("simulating", "runs"))
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
         said = about(str(runs[0].recorded.run.header.scenario["name"]), table)
@@ -223,9 +242,18 @@ def _measure(scenario: Scenario, schedules: list[Schedule], budget_s: float, tab
     write_whole(table, profile.measured(scenario, schedules, budget_s).text())
 
 
-def _cleared(folder: Path) -> Path:
-    """Simulations are made anew: they take no time."""
+def _cleared(folder: Path, runs: list[Path]) -> Path:
+    """Simulations are made anew: they take no time. What is none stays, and is refused."""
     import shutil
 
+    whole = folder.resolve()
+    mine = [
+        entry
+        for entry in folder.glob("*")
+        if not (entry / "run.json").is_file() and not (entry.is_dir() and not any(entry.iterdir()))
+    ]
+    mine += [run for run in runs if run.resolve().is_relative_to(whole)]
+    if mine:
+        raise ValueError(f"{mine[0]}: {folder} is made anew, and this is no simulation: move it")
     shutil.rmtree(folder, ignore_errors=True)
     return folder

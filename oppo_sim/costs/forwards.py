@@ -43,7 +43,7 @@ def micro_batches(lengths: Sequence[int], micro_batch: int | None, minis: int = 
     """
     ordered = sorted(lengths)
     found = []
-    for part in (ordered[first::minis] for first in range(minis)):
+    for part in (ordered[first::minis] for first in range(min(minis, len(ordered)))):
         size = micro_batch or len(part)
         for first in range(0, len(part), max(size, 1)):
             rows = part[first : first + size]
@@ -68,6 +68,9 @@ class Forwards:
         said = table.provenance
         if "grouped" not in said:
             return None
+        if said["grouped"] != "yes":
+            word = said["grouped"]
+            raise ValueError(f"{table.name}: grouped is {word!r}; it must be 'yes', or left out")
         score = table.of("score")
         opening = tuple([row for row in score if not row.context_tokens])
         going_on = tuple([row for row in score if row.context_tokens])

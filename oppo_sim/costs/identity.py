@@ -21,9 +21,10 @@ def digest(said: Mapping[str, str]) -> str:
 
 
 def differences(table: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """In which KEYS a table's header says something else, in words; `other` has them all."""
+    """In which KEYS a table's header says something else, in words."""
     return [
-        f"{key}: the table is of {table.get(key, 'nothing')!r}, this is {other[key]!r}"
+        f"{key}: the table is of {table.get(key, 'nothing')!r}, this is "
+        f"{other.get(key, 'nothing')!r}"
         for key in KEYS
-        if table.get(key) != other[key]
+        if table.get(key) != other.get(key)
     ]

@@ -261,6 +261,9 @@ def test_a_rollout_that_several_runs_trained_counts_once_in_the_law(real: Path) 
         (("--from", "nowhere", "--costs", "known.csv"), "no run folder, and none in it"),
         (("--from", "all"), "no such cost table; measure one with `oppo profile`"),
         (("--from", "all", "--costs", "known.csv", "--refine", "areal"), "there are trl, intra"),
+        (("--from", "all", "--set", "seed=1"), "--set changes nothing of runs that are there"),
+        (("--from", "all", "--steps", "2"), "--steps changes nothing of runs that are there"),
+        (("--from", "all", "--schedules", "trl"), "--schedules changes nothing of runs"),
     ],
 )
 def test_mistakes_are_named(
@@ -282,3 +285,76 @@ def test_a_simulated_run_is_no_measure(real: Path) -> None:
     (folder / "run.json").write_text(json.dumps({**head, "role": "simulated"}))
     with pytest.raises(RunError, match="is simulated: there is nothing to hold it against"):
         real_runs(folder)
+
+
+def test_runs_of_different_length_are_compared_by_the_step(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an interrupted run has left: nothing is wrong with the simulator on it either."""
+    whole = ask(capsys, "--from", real, "--costs", table)["schedules"][0]
+    for run in ("oppo-0", "oppo-1"):
+        file = real / "runs" / run / "steps.jsonl"
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    found = ask(capsys, "--from", real, "--costs", table)
+    trl, _, oppo = found["schedules"]
+    assert trl["real_s"] == whole["real_s"]
+    assert found["speedup_error"] == 0
+    assert oppo["speedup"]["real"] == pytest.approx(trl["real_s"] / oppo["real_s"])
+    assert oppo["commands"]["decode"]["error"] == 0, "spans of steps that are no more do not count"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[]", "is not a JSON object"),
+        ('{"probe_s": null}', "probe_s = None: must be a number"),
+        ('{"probe_s": 0}', "probe_s = 0: must be a number"),
+        ('{"elsewhere": "x"}', "elsewhere = 'x': must be a number"),
+        ('{"elsewhere": NaN}', "elsewhere = nan: must be a number"),
+    ],
+)
+def test_what_a_run_says_of_its_machine_is_checked(
+    content: str, says: str, real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (real / "runs" / "oppo-0" / "machine.json").write_text(content)
+    assert main(["validate", "--from", str(real), "--costs", str(table)]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert "oppo-0/machine.json" in told
+
+
+def test_a_run_that_says_less_of_its_machine_is_of_another(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (real / "runs" / "oppo-0" / "machine.json").write_text('{"machine": "here"}')
+    notes = ask(capsys, "--from", real, "--costs", table)["notes"]
+    assert "versions: the table is of 'here', this is 'nothing'" in notes
+
+
+@pytest.mark.parametrize("name", ["../../evil", "", 5, None])
+def test_a_schedule_is_no_path(name: object, real: Path) -> None:
+    file = real / "runs" / "oppo-0" / "run.json"
+    head = json.loads(file.read_text())
+    file.write_text(json.dumps({**head, "schedule": {**head["schedule"], "name": name}}))
+    with pytest.raises(RunError, match=r"run.json: schedule.name = .*: must be a name, no path"):
+        real_runs(real)
+
+
+def test_only_simulations_are_made_anew(
+    real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither real runs that lie where simulations are written, nor what is none."""
+    out = tmp_path / "out"
+    shutil.copytree(real / "runs", out / "simulated")
+    command = ["validate", "--costs", str(table), "--out", str(out), "--resume", "--from"]
+    assert main([*command, str(out / "simulated")]) == 2
+    assert "is made anew, and this is no simulation: move it" in capsys.readouterr().err
+    assert len(real_runs(out / "simulated")) == 6
+    shutil.rmtree(out / "simulated")
+    (out / "simulated").mkdir()
+    (out / "simulated" / "precious").write_text("mine")
+    assert main([*command, str(real)]) == 2
+    assert (out / "simulated" / "precious").read_text() == "mine"
+    (out / "simulated" / "precious").unlink()
+    assert main([*command, str(real)]) == 0
+    assert main([*command, str(real)]) == 0

@@ -1,4 +1,4 @@
-"""`oppo profile` says what it cannot measure, before it measures anything."""
+"""`oppo profile` and `oppo validate` say what they cannot do before they measure anything."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ def test_mistakes_are_named(
     assert main(["profile", *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not Path("cpu-small-costs.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--schedules", "trl,oppo,trl"), "--schedules: 'trl' is there twice"),
+        (("--refine", "areal"), "--refine areal: needs a run of it and others to judge by"),
+        (("--costs", "none.csv"), "none.csv"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_run(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["validate", SMALL, "--out", str(out), *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
 
 
 def test_a_scenario_names_what_is_validated() -> None:

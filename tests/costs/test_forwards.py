@@ -62,6 +62,12 @@ def test_without_the_word_sums_are_enough() -> None:
 def test_a_wrong_word_is_refused() -> None:
     with pytest.raises(ValueError, match="micro_batch is 'two'; it must be a whole number"):
         table(micro_batch="two")
+    with pytest.raises(ValueError, match="grouped is 'no'; it must be 'yes', or left out"):
+        table(grouped="no")
+
+
+def test_there_are_no_more_mini_batches_than_rows() -> None:
+    assert micro_batches([10, 100], None, 999_999_999) == [10, 100]
 
 
 def test_a_table_is_read_as_it_is_written() -> None:
