@@ -104,6 +104,19 @@ def _refuse(run: Run, folder: Path) -> None:
         raise RunError(f"{folder}: has no steps yet: run it again with --resume")
     if not run.spans:
         raise RunError(f"{folder}: has no spans.jsonl: run it again with this version")
+    scenario, schedule = run.header.scenario, run.header.schedule
+    workload = scenario.get("workload")
+    cap = workload.get("max_response_tokens") if isinstance(workload, dict) else None
+    for name, value, kind in (
+        ("scenario.name", scenario.get("name"), str),
+        ("scenario.cluster", scenario.get("cluster"), dict),
+        ("scenario.workload.max_response_tokens", cap, int),
+        ("schedule.batch", schedule.get("batch"), int),
+    ):
+        if not isinstance(value, kind):
+            raise RunError(
+                f"{folder / 'run.json'}: {name} is missing, or of another type: run it again"
+            )
 
 
 def machine_of(folder: Path) -> dict[str, Any]:

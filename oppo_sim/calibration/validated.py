@@ -18,7 +18,7 @@ from oppo_sim.calibration.decisions import other_choices
 from oppo_sim.calibration.realruns import DOCUMENT, Real, machine_of
 from oppo_sim.calibration.refined import factors, refined
 from oppo_sim.calibration.rescaled import rescaled
-from oppo_sim.calibration.twin import again, drawing, replaying, twin
+from oppo_sim.calibration.twin import LENGTHS, again, drawing, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
 from oppo_sim.costs.identity import CROWDED, SLOWED, differences
 from oppo_sim.costs.measurements import as_text
@@ -44,7 +44,13 @@ def validated(
     for one in caught:
         if one.category is not ExtrapolationWarning:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return found, [f"outside of what was measured: {', '.join(what)}"] if what else []
+    notes = [f"outside of what was measured: {', '.join(what)}"] if what else []
+    if found.warmup < warmup:
+        notes.append(
+            f"the first {found.warmup} of a run's steps do not count, not {warmup}: the shortest "
+            f"has {found.warmup + 1}"
+        )
+    return found, notes
 
 
 def _validated(
@@ -132,6 +138,11 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
             notes |= dict.fromkeys(differences(said, about))
             crowded = max(crowded, float(about.get("elsewhere", 0.0)))
             probes += [float(about["probe_s"])] if "probe_s" in about else []
+        if not (real.folder / LENGTHS).exists():
+            notes[
+                f"{real.schedule}-{real.repeat} has no lengths.csv: how long rollouts would have "
+                "become that were never trained is guessed"
+            ] = None
         run = real.recorded.run
         others = other_choices(real.recorded.schedule, run.header.scenario, run.steps)
         if others:

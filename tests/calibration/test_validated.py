@@ -358,3 +358,34 @@ def test_only_simulations_are_made_anew(
     (out / "simulated" / "precious").unlink()
     assert main([*command, str(real)]) == 0
     assert main([*command, str(real)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("table_of", "key", "value", "says"),
+    [
+        ("scenario", "name", None, "scenario.name"),
+        ("scenario", "cluster", [], "scenario.cluster"),
+        ("scenario", "workload", {}, "scenario.workload.max_response_tokens"),
+        ("scenario", "workload", [], "scenario.workload.max_response_tokens"),
+        ("schedule", "batch", "8", "schedule.batch"),
+    ],
+)
+def test_a_run_without_what_is_simulated_is_refused(
+    table_of: str, key: str, value: object, says: str, real: Path
+) -> None:
+    file = real / "runs" / "oppo-0" / "run.json"
+    head = json.loads(file.read_text())
+    file.write_text(json.dumps({**head, table_of: {**head[table_of], key: value}}))
+    with pytest.raises(RunError, match=rf"oppo-0/run.json: {says} is missing, or of another type"):
+        real_runs(real)
+
+
+def test_what_was_guessed_or_cut_is_said(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (real / "runs" / "oppo-0" / "lengths.csv").unlink()
+    found = ask(capsys, "--from", real, "--costs", table, "--warmup", str(STEPS))
+    assert found["warmup"] == STEPS - 1
+    assert any(note.startswith("oppo-0 has no lengths.csv") for note in found["notes"])
+    cut = f"the first {STEPS - 1} of a run's steps do not count, not {STEPS}"
+    assert any(note.startswith(cut) for note in found["notes"])
