@@ -65,18 +65,13 @@ class Calls(NamedTuple):
         return [(position, seconds) for position, seconds, _ in found]
 
     def scaled(self, factor: float) -> Calls:
-        curves = tuple(
-            curve._replace(seconds=tuple(s * factor for s in curve.seconds))
-            for curve in self.curves
-        )
+        curves = tuple(curve.scaled(factor) for curve in self.curves)
         return self._replace(curves=curves, pair_s=self.pair_s * factor)
 
 
 def calls(table: str, task: str, rows: Sequence[Row]) -> Calls:
     """The curves through measured calls of one task, each call on one at least."""
-    tokens = [row.tokens for row in rows]
-    beyond = "fewer cost as the fewest, more go on with the last rise"
-    counts = Range(f"{task}: tokens of a call", min(tokens), max(tokens), beyond, table)
+    counts = Range.of_tokens(table, task, [row.tokens for row in rows])
     if task not in ("prefill", "score"):
         return Calls((_curve(rows).bent(),), ((counts.least, counts.most),), 0.0, counts, None)
     at = [row.attention / row.tokens for row in rows]

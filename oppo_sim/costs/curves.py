@@ -86,6 +86,9 @@ class Curve(NamedTuple):
                     points.append(Point(tokens, 0.5 * (least + seconds), position))
         return Curve.of(points)
 
+    def scaled(self, factor: float) -> Curve:
+        return self._replace(seconds=tuple(s * factor for s in self.seconds))
+
     def _slope(self, high: int) -> float:
         """Between a point and the one before; 0 left of all, and right of all the last."""
         if len(self.tokens) == 1:

@@ -31,16 +31,13 @@ class Padded(NamedTuple):
         return self.curve.at(tokens)[1] + self.pair_s * pairs + self.gathered_s * gathered
 
     def scaled(self, factor: float) -> Padded:
-        curve = self.curve._replace(seconds=tuple(s * factor for s in self.curve.seconds))
         pair_s, gathered_s = self.pair_s * factor, self.gathered_s * factor
-        return self._replace(curve=curve, pair_s=pair_s, gathered_s=gathered_s)
+        return self._replace(curve=self.curve.scaled(factor), pair_s=pair_s, gathered_s=gathered_s)
 
 
 def padded(table: str, task: str, rows: Sequence[Row]) -> Padded:
     """The law through measured forwards of one task: rows of one length each, on one context."""
-    tokens = [row.tokens for row in rows]
-    beyond = "fewer cost as the fewest, more go on with the last rise"
-    counts = Range(f"{task}: tokens of a call", min(tokens), max(tokens), beyond, table)
+    counts = Range.of_tokens(table, task, [row.tokens for row in rows])
     pair_s, gathered_s = _prices(rows)
     rest = [row.seconds - pair_s * row.attention - gathered_s * _gathered(row) for row in rows]
     points = [Point(row.tokens, max(LEAST_S, s), 0.0) for row, s in zip(rows, rest, strict=True)]

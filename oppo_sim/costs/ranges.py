@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Self
 
 
 class ExtrapolationWarning(UserWarning):
@@ -20,6 +22,12 @@ class Range:
     beyond: str  # what is taken there
     table: str = "the table"
     is_left: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of_tokens(cls, table: str, task: str, tokens: Collection[int]) -> Self:
+        """Of the tokens in a call."""
+        beyond = "fewer cost as the fewest, more go on with the last rise"
+        return cls(f"{task}: tokens of a call", min(tokens), max(tokens), beyond, table)
 
     def see(self, value: float) -> None:
         if not self.is_left and not self.least <= value <= self.most:
