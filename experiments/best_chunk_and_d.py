@@ -16,6 +16,7 @@ from experiments.result import Experiment, Finding, Result, Row, Verdict
 from oppo_sim.analysis import canvas
 from oppo_sim.analysis.intervals import Mean, of_ratios
 from oppo_sim.analysis.parts import cores
+from oppo_sim.analysis.pool import processes
 from oppo_sim.config import load_scenario
 from oppo_sim.search import Found, Problem, Unit
 from oppo_sim.search.workers import Workers
@@ -146,7 +147,7 @@ def _simulate(
         for seed in seeds
         if (cell, seed) not in case.found
     ]
-    for unit, found in Workers(problem, cores()).run(units):
+    for unit, found in Workers(problem, processes(cores())).run(units):
         case.found[names[unit.id], unit.seed] = found
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
-from joblib import Parallel, delayed
-
+from oppo_sim.analysis import pool
 from oppo_sim.analysis.intervals import Mean, of_independent, of_ratios
 from oppo_sim.analysis.metrics import Metrics
 from oppo_sim.analysis.parts import Part, cores, measure
@@ -18,6 +17,7 @@ from oppo_sim.records import StepRecord
 from oppo_sim.simulate import simulate
 
 Seen = TypeVar("Seen")
+Task = TypeVar("Task")
 Watch = Callable[[Scenario, int, Iterator[StepRecord]], Seen]  # scenario, seed, its steps
 
 
@@ -72,13 +72,18 @@ def watched(
 ) -> list[list[Seen]]:
     """What `watch` makes of the steps of each variant and seed; it must be importable by name."""
     tasks = [(variant, seed) for variant in variants for seed in range(seeds)]
-    found = Parallel(n_jobs=min(cores(), len(tasks)))(
-        delayed(_watched)(watch, variant, seed, steps) for variant, seed in tasks
-    )
+    found = on_all_cores(partial(_watched, watch, steps), tasks)
     return [found[i : i + seeds] for i in range(0, len(found), seeds)]
 
 
-def _watched(watch: Watch[Seen], variant: Variant, seed: int, steps: int) -> Seen:
+def on_all_cores(work: Callable[[Task], Seen], tasks: Sequence[Task]) -> list[Seen]:
+    """What `work`, importable by name, makes of each task, in their order."""
+    found = dict(pool.each(work, tasks, pool.processes(min(cores(), len(tasks)))))
+    return [found[place] for place in range(len(tasks))]
+
+
+def _watched(watch: Watch[Seen], steps: int, task: tuple[Variant, int]) -> Seen:
+    variant, seed = task
     scenario, schedule = variant.load()
     return watch(scenario, seed, simulate(scenario, schedule, seed=seed, steps=steps))
 

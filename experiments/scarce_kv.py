@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-from joblib import Parallel, delayed
 
 from experiments import scarce_figure
 from experiments.memories import REDONE, REGIMES, WAITS, Case, Key, Regime
 from experiments.refilled import Refilled
 from experiments.result import Experiment, Finding, Result
-from experiments.runs import Runs
+from experiments.runs import Runs, on_all_cores
 from oppo_sim.analysis.metrics import summarise
-from oppo_sim.analysis.parts import cores
 from oppo_sim.simulate import costs, simulate
 
 
@@ -23,7 +21,7 @@ def run(quick: bool) -> Result:
         for kv in (regime.quick if quick else regime.memories)
         for d in (0, *(regime.overcommits[-1:] if quick else regime.overcommits))
     ]
-    found = Parallel(n_jobs=cores())(delayed(_case)(key, quick) for key in keys)
+    found = on_all_cores(partial(_case, quick), keys)
     cases: dict[Key, Case] = dict(zip(keys, found, strict=True))
     gains = {key: cases[key].runs.gain(cases[*key[:2], 0].runs).mean for key in keys if key[2]}
     rows = [_row(key, cases, gains) for key in gains]
@@ -31,7 +29,7 @@ def run(quick: bool) -> Result:
     return Result(rows, figure, _text(cases, gains), judged(gains))
 
 
-def _case(key: Key, quick: bool) -> Case:
+def _case(quick: bool, key: Key) -> Case:
     place, kv, d = key
     regime = REGIMES[place]
     scenario, schedule = regime.variant(kv, d).load()

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from joblib.externals.loky import get_reusable_executor
+from loky import get_reusable_executor
 
 from oppo_sim.cli import main as oppo
 

@@ -1,8 +1,8 @@
-"""What disturbs a timing: how much of the machine other processes take, and how slow its cores are.
+"""What disturbs a timing: how much of the machine others take, and how slow its cores are.
 
-Other processes are seen in the system's own account. That cores are slower than they were - hot,
-throttled, or shared with another virtual machine - is in no account: a little work that is always
-the same, timed in CPU seconds, tells.
+Other processes are seen in the system's own account, other virtual machines as far as the host
+tells. That cores are slower than they were - hot, throttled, or shared - is in no account: a little
+work that is always the same, timed in CPU seconds, tells.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from statistics import fmean
 
+STAT = Path("/proc/stat")
 EVERY_S = 0.25
 LOOPS = 40_000  # about a millisecond
 
@@ -38,7 +39,7 @@ class Busy:
         self._thread.join()
 
     def elsewhere(self) -> float:
-        """The share of all cores that other processes took; 0 where the system does not tell."""
+        """The share of all cores that others took; 0 where the system does not tell."""
         wall, own, all_of_it = (b - a for a, b in zip(self._began, self._now(), strict=True))
         return max(0.0, all_of_it - own) / (wall * (os.cpu_count() or 1))
 
@@ -64,10 +65,11 @@ def probe() -> float:
 
 
 def busy_s() -> float:
-    """CPU seconds that the whole machine has worked; 0 where the system does not tell."""
+    """CPU seconds that the whole machine has worked, or its host has kept for itself and for other
+    virtual machines; 0 where the system does not tell."""
     try:
-        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        ticks = STAT.read_text().split("\n", 1)[0].split()[1:]
     except OSError:
         return 0.0
-    user, nice, system, _, _, irq, softirq, *_ = map(int, ticks)
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    user, nice, system, _, _, irq, softirq, stolen, *_ = map(int, ticks)
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")

@@ -96,7 +96,8 @@ def run_parts(
     jobs = min(len(parts), jobs or cores())
     rows: dict[int, dict[str, Any]] = {}
     try:
-        for place, row in pool.each(_measured, [(part, keep) for part in parts], jobs):
+        tasks = [(part, keep) for part in parts]
+        for place, row in pool.each(_measured, tasks, pool.processes(jobs)):
             rows[place] = row
             if progress is not None:
                 progress(len(rows), len(parts))
@@ -121,7 +122,7 @@ class WorkerDied(RuntimeError):
     def __init__(self, running: Sequence[Part], keep: Path | None) -> None:
         named = [f"{part.schedule.name} with seed {part.seed}" for part in running[:NAMED]]
         more = len(running) - len(named)
-        those = " or ".join(named) + (f" or one of {more} more" if more else "")
+        those = " or ".join(named) + (f" or one of {more} more" if more else "") or "nothing yet"
         remedy = (
             "--resume goes on from the runs that are finished"
             if keep

@@ -7,17 +7,23 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from joblib import Parallel, delayed, parallel_config
+from loky import get_reusable_executor
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Submit = Callable[..., Future[Any]]  # a function and its arguments
 
 LOOK_S = 0.5  # how often a worker looks for its parent
+IDLE_S = 300.0  # after which a worker that has nothing to do ends
+AHEAD = 2  # tasks per process: one runs, one is there when it is done
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class WorkerDied(RuntimeError):
@@ -29,17 +35,39 @@ class WorkerDied(RuntimeError):
 
 
 class Backend(NamedTuple):
-    """Whose processes: joblib's name for it, options of `Parallel`, what it raises for a death."""
+    """Whose processes: they run `jobs` tasks at a time, oldest first, and hold `room` of them.
 
-    name: str
-    options: Mapping[str, Any]
+    `opened` hands tasks over until it is left, with an error where they are no longer wanted;
+    `deaths` is what a future raises where a process died.
+    """
+
+    jobs: int
+    room: int
+    opened: Callable[[], AbstractContextManager[Submit]]
     deaths: tuple[type[Exception], ...]
 
 
-def on_this_machine() -> Backend:
-    """Processes that end with this one."""
-    follow = {"initializer": _follow, "initargs": (os.getpid(),)}
-    return Backend("loky", follow, (BrokenProcessPool,))
+def processes(jobs: int) -> Backend | None:
+    """That many on this machine, which end with this one; None for one: this process itself."""
+    if jobs <= 1:
+        return None
+
+    @contextmanager
+    def opened() -> Iterator[Submit]:
+        executor = get_reusable_executor(
+            max_workers=jobs,
+            timeout=IDLE_S,
+            initializer=_follow,
+            initargs=(os.getpid(),),
+            env=dict.fromkeys(THREADS, "1"),
+        )
+        try:
+            yield executor.submit
+        except BaseException:
+            executor.shutdown(kill_workers=True)
+            raise
+
+    return Backend(jobs, AHEAD * jobs, opened, (BrokenProcessPool,))
 
 
 class Told(NamedTuple):
@@ -52,19 +80,16 @@ class Told(NamedTuple):
 
 
 def each(
-    work: Callable[[Task], Result],
-    tasks: Iterable[Task],
-    jobs: int,
-    backend: Backend | None = None,
+    work: Callable[[Task], Result], tasks: Iterable[Task], backend: Backend | None
 ) -> Iterator[tuple[int, Result]]:
-    """The place and the result of every task, as they are done, `jobs` of them at a time.
+    """The place and the result of every task, as they are done; `backend` None: done here.
 
-    Tasks are asked for when there is room for them, from any thread, one at a time. What they warn
-    of is warned of here, each text once. WorkerDied where a process is killed. `backend` None: on
-    this machine.
+    Tasks are asked for when there is room for them. What they warn of is warned of here, each text
+    once. WorkerDied where a process is killed, after the results of all that are done.
     """
     seen: set[tuple[str, type[Warning]]] = set()
-    for place, result, told in _results(work, tasks, jobs, backend or on_this_machine()):
+    results = _here(work, tasks) if backend is None else _there(work, tasks, backend)
+    for place, result, told in results:
         for text, category, file, line in told:
             if (text, category) not in seen:
                 seen.add((text, category))
@@ -72,33 +97,42 @@ def each(
         yield place, result
 
 
-def _results(
-    work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int, backend: Backend
+def _here(
+    work: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[tuple[int, Result, list[Told]]]:
-    if jobs == 1:
-        yield from (_done(work, *numbered) for numbered in enumerate(tasks))
-        return
-    left: dict[int, None] = {}
+    return (_done(work, place, task) for place, task in enumerate(tasks))
 
-    def numbered() -> Iterator[tuple[int, Task]]:
-        for place, task in enumerate(tasks):
-            left[place] = None
-            yield place, task
 
-    try:
-        with parallel_config(backend=backend.name), _without_interrupts():
-            pool = Parallel(
-                n_jobs=jobs,
-                return_as="generator_unordered",
-                batch_size=1,  # the tasks that run are then the first `jobs` of those begun
-                **backend.options,
-            )
-            results = pool(delayed(_done)(work, place, task) for place, task in numbered())
-        for place, result, told in results:
-            del left[place]
-            yield place, result, told
-    except backend.deaths:
-        raise WorkerDied(list(left)[: jobs if jobs > 0 else None]) from None
+def _there(
+    work: Callable[[Task], Result], tasks: Iterable[Task], backend: Backend
+) -> Iterator[tuple[int, Result, list[Told]]]:
+    numbered = enumerate(tasks)
+    begun: dict[Future[Any], int] = {}
+    undone: list[int] = []
+    with backend.opened() as submit:
+
+        def fill() -> bool:
+            """As many as there is room for; whether the processes are alive."""
+            try:
+                for place, task in islice(numbered, backend.room - len(begun)):
+                    begun[submit(_done, work, place, task)] = place
+            except backend.deaths:
+                return False
+            return True
+
+        with _without_interrupts():
+            alive = fill()
+        while begun:
+            wait(begun, return_when=FIRST_COMPLETED)
+            for future in [one for one in begun if one.done()]:
+                place = begun.pop(future)
+                if isinstance(future.exception(), backend.deaths):
+                    undone.append(place)
+                else:
+                    yield future.result()
+            alive = alive and not undone and fill()
+        if not alive:
+            raise WorkerDied(sorted(undone)[: backend.jobs])  # the others were not begun
 
 
 def _done(work: Callable[[Task], Result], place: int, task: Task) -> tuple[int, Result, list[Told]]:
@@ -112,7 +146,7 @@ def _without_interrupts() -> Iterator[None]:
     """Processes started in it never see Ctrl-C, which a terminal sends to all: their parent does.
 
     What a process ignores, its children ignore from their first instruction on; a mask would not
-    do, for the process that joblib starts first takes it off.
+    do, for the process that loky starts first takes it off.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler

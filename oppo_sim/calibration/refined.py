@@ -10,9 +10,8 @@ from oppo_sim.analysis.fidelity import KINDS, Fidelity, Pair
 from oppo_sim.costs import Measurements, measurements
 from oppo_sim.costs.measurements import LEAST_S
 
-CAP = (
-    1.5  # no task is scaled by more, or less than its inverse: then the table is of something else
-)
+# No task is scaled by more, or less than its inverse: then the table is of something else.
+CAP = 1.5
 KIND_OF = {"decode": "decode", "prefill": "decode", "score": "score", "train": "train"}
 KIND_OF |= {"update": "train", "sync": "sync"}
 
@@ -27,10 +26,17 @@ def factors(pair: Pair, warmup: int) -> dict[str, float]:
     return found
 
 
+def in_words(by: Mapping[str, float]) -> str:
+    """The factors, and which are cut to what is allowed."""
+    return ", ".join(
+        f"{kind} x {factor:.3f}" + (" (cut)" if factor in (CAP, 1 / CAP) else "")
+        for kind, factor in by.items()
+    )
+
+
 def refined(table: Path, by: Mapping[str, float], run: str) -> Measurements:
     """The table with every kind's factor."""
-    words = ", ".join(f"{kind} x {by[kind]:.3f}" for kind in KINDS)
-    said = {"refined": f"with the run {run}: {words}"}
+    said = {"refined": f"with the run {run}: {in_words({kind: by[kind] for kind in KINDS})}"}
     return scaled(measurements(str(table.resolve())), by, said)
 
 

@@ -64,7 +64,7 @@ def fit(
         ]
         done += len(tried[stage.name]) - len(tasks)
         candidates = list(there.values())
-        for _, solved in pool.each(_solve, tasks, min(jobs, max(1, len(tasks)))):
+        for _, solved in pool.each(_solve, tasks, pool.processes(min(jobs, len(tasks)))):
             candidate = rounded(solved.candidate)
             candidates.append(candidate)
             done += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,13 +16,13 @@ from oppo_sim.analysis.fidelity_page import page
 from oppo_sim.analysis.fidelity_trace import write_side_by_side
 from oppo_sim.calibration.decisions import other_choices
 from oppo_sim.calibration.realruns import DOCUMENT, Real, machine_of
-from oppo_sim.calibration.refined import factors, refined
+from oppo_sim.calibration.refined import factors, in_words, refined
 from oppo_sim.calibration.rescaled import rescaled
 from oppo_sim.calibration.twin import LENGTHS, again, drawing, replaying, twin
 from oppo_sim.costs import ExtrapolationWarning, measurements
 from oppo_sim.costs.identity import CROWDED, SLOWED, differences
 from oppo_sim.costs.measurements import as_text
-from oppo_sim.runs import read_run, write_whole
+from oppo_sim.runs import first_difference, read_run, write_whole
 
 SEEDS = 10  # of simulations with drawn lengths
 Progress = Callable[[int, int], None]
@@ -104,7 +104,7 @@ def refined_document(
     keys = ("median_abs_error", "worst_abs_error", "speedup_error", "tau", "pairs", "grade")
     return {
         "with": f"{schedule}-{first.repeat}",
-        "factors": ", ".join(f"{kind} {factor:.3f}" for kind, factor in by.items()),
+        "factors": in_words(by),
         "runs": len(others),
         "isolated": {key: before.as_dict()[key] for key in keys},
         "refined": {key: again.as_dict()[key] for key in keys},
@@ -152,7 +152,7 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
             ] = None
     if crowded > CROWDED:
         notes[
-            f"other processes took up to {crowded:.0%} of the machine while a run was timed: what "
+            f"others took up to {crowded:.0%} of the machine while a run was timed: what "
             "was measured is too slow by about as much; use it for nothing else"
         ] = None
     if probes and max(probes) > SLOWED * min(probes):
@@ -160,6 +160,12 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
             f"cores were up to {max(probes) / min(probes) - 1:.0%} slower at one time than at "
             "another (the same little work, in CPU seconds: heat, throttling, or another virtual "
             "machine beside this one): times differ by as much"
+        ] = None
+    notes |= dict.fromkeys(_of_other_settings(runs))
+    if "grouped" not in said:
+        notes[
+            "the table does not say `grouped`: it is not of this version, and its calls of score "
+            "and train are priced as one forward, however many rows they have"
         ] = None
     spread = fidelity.repeat_spread
     if spread is None:
@@ -170,6 +176,30 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
             "tell how wrong the simulator is; measure again on a quiet machine"
         ] = None
     return [*notes]
+
+
+def _of_other_settings(runs: Sequence[Real]) -> Iterator[str]:
+    """Runs that differ from the first in more than their schedule, and in what."""
+    first = runs[0]
+    for real in runs[1:]:
+        found = first_difference(_settings(first), _settings(real))
+        if found is not None:
+            key, ours, theirs = found
+            yield (
+                f"{real.schedule}-{real.repeat} is of other settings than {first.schedule}-"
+                f"{first.repeat} ({key}: {theirs}, not {ours}): their speed-up is not the "
+                "schedule's alone"
+            )
+
+
+def _settings(real: Real) -> dict[str, Any]:
+    """What makes a run fast or slow, besides its schedule."""
+    scenario = real.recorded.run.header.scenario
+    found = {key: scenario.get(key) for key in ("workload", "cluster", "real")}
+    if isinstance(found["real"], dict):
+        idle = ("schedules", "save_steps")
+        found["real"] = {key: value for key, value in found["real"].items() if key not in idle}
+    return found
 
 
 def write(
@@ -187,7 +217,9 @@ def write(
         for step in fidelity.steps
     ]
     write_whole(out / "steps.csv", "schedule,repeat,step,real_s,sim_s\n" + "".join(lines))
-    write_whole(out / "page.html", page(fidelity, about, document["notes"]))
+    head = {"scenario": about["scenario"], "runs measured on": document["measured_on"]}
+    head |= {f"cost table: {key}": said for key, said in about.items() if key != "scenario"}
+    write_whole(out / "page.html", page(fidelity, head, document["notes"]))
     firsts = {real.schedule: real for real in reversed(runs)}
     labelled = [
         (f"{name} {side}", folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,8 +63,13 @@ def profile(
     file = Path(f"{loaded.name}-costs.csv") if out is None else out
     if file.suffix.lower() != ".csv":
         raise ValueError(f"--out {file}: a cost table is a .csv file")
-    found = measured(loaded, load_schedules(schedules, loaded), budget)
+    if file.exists():
+        raise ValueError(f"--out {file}: is there already: name another, or delete it")
+    chosen = load_schedules(schedules, loaded)
     file.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"--out {file}: {file.parent} cannot be written in: name another folder")
+    found = measured(loaded, chosen, budget)
     write_whole(file, found.text())
     document = _document(found, file)
     if as_json:

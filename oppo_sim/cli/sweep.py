@@ -186,7 +186,6 @@ def _run(
     address: str | None,
     is_kept: bool,
 ) -> Summary:
-    from oppo_sim.analysis.parts import cores
     from oppo_sim.search.clusters import connected
     from oppo_sim.search.folder import JOURNAL
     from oppo_sim.search.journal import Journal
@@ -199,14 +198,13 @@ def _run(
     with Journal(place / JOURNAL, len(loaded.design()), loaded.seeds) as journal:
         driver = Driver(loaded, journal)
         with (
-            connected(backend, address, jobs or cores()) as connection,
+            connected(backend, address, jobs) as connection,
             console.Meter(
                 f"sweeping {loaded.problem.document['name']}", "runs", says_left=True
             ) as meter,
         ):
-            many = jobs or (-1 if address else cores())
             try:
-                driver.run(Workers(loaded.problem, many, connection), meter)
+                driver.run(Workers(loaded.problem, connection), meter)
             except KeyboardInterrupt:
                 raise Interrupted(_stopped(meter, is_kept)) from None
         write_tables(place, loaded.axes, summary.watch(driver.results()))

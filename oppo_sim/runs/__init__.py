@@ -14,7 +14,7 @@ from oppo_sim.runs.folder import (
     write_whole,
 )
 from oppo_sim.runs.journal import RunJournal
-from oppo_sim.runs.writer import RunWriter, refuse_difference
+from oppo_sim.runs.writer import RunWriter, first_difference, refuse_difference
 
 __all__ = [
     "TORCH",
@@ -28,6 +28,7 @@ __all__ = [
     "claim_folder",
     "each_span",
     "each_step",
+    "first_difference",
     "read_header",
     "read_run",
     "refuse_difference",

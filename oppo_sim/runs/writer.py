@@ -162,13 +162,24 @@ def refuse_difference(
     folder: Path, what: str, there: Mapping[str, Any], here: Mapping[str, Any]
 ) -> None:
     """RunError that names the first key in which two JSON objects differ, and both values."""
-    begun, asked = dict(_leaves(there)), dict(_leaves(here))
-    for key in {**begun, **asked}:
-        if begun.get(key) != asked.get(key):
-            raise RunError(
-                f"{folder} holds another {what}: {key} is {_shown(begun, key)} there and "
-                f"{_shown(asked, key)} here; name another folder"
-            )
+    found = first_difference(there, here)
+    if found is not None:
+        key, begun, asked = found
+        raise RunError(
+            f"{folder} holds another {what}: {key} is {begun} there and {asked} here; name another "
+            "folder"
+        )
+
+
+def first_difference(
+    one: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[str, str, str] | None:
+    """The first key, dotted, in which two JSON objects differ, and both values, as shown."""
+    ours, theirs = dict(_leaves(one)), dict(_leaves(other))
+    for key in {**ours, **theirs}:
+        if ours.get(key) != theirs.get(key):
+            return key, _shown(ours, key), _shown(theirs, key)
+    return None
 
 
 def _shown(values: Mapping[str, Any], key: str) -> str:

@@ -11,7 +11,7 @@ From the bottom up:
 `tries`    the values of axes, tried on the scenario before anything runs
 `spec`     a sweep file, read and checked before anything runs
 `design`   which points a sweep has: grid, random, Latin hypercube
-`clusters` Ray's and Dask's, through joblib's backends for them
+`clusters` workers of Ray and of Dask
 `workers`  units in processes, here or on a cluster; a worker that dies is retried
 `journal`  units that are done, a line each, whatever happens to the process that writes them
 `folder`   what a sweep's folder says it is of; another sweep is refused

@@ -1,31 +1,33 @@
-"""Workers on a Ray or Dask cluster, through the backends that joblib has for them."""
+"""Workers on a Ray or Dask cluster, which both hand out futures."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from oppo_sim.analysis.pool import Backend, on_this_machine
+from oppo_sim.analysis.parts import cores
+from oppo_sim.analysis.pool import AHEAD, Backend, Submit, processes
 
 LOCAL = "loky"
-RESTARTS_S = 120.0  # within which a cluster has a worker again, if all of them died
+STARTS_S = 60.0  # within which a cluster has a worker
 ANSWERS_S = 5.0  # within which a cluster accepts a connection
 
 
 @contextmanager
-def connected(name: str, address: str | None, jobs: int | None) -> Iterator[Backend]:
-    """The backend of that name, while it is open.
+def connected(name: str, address: str | None, jobs: int | None) -> Iterator[Backend | None]:
+    """The backend of that name, while it is open; None: this process itself.
 
-    `address`: of a cluster that runs; None starts one of `jobs` processes here, which ends with
-    this process. ValueError for an extra that is not installed, and a cluster that does not answer.
+    `jobs` tasks at a time; None: one per core, here or of the cluster. `address`: of a cluster that
+    runs; None starts one here, which ends with this process. ValueError for an extra that is not
+    installed, and a cluster that does not answer.
     """
+    jobs = jobs or (None if address else cores())
     if name == LOCAL:
-        yield on_this_machine()
+        yield processes(jobs or cores())
         return
     try:
         with {"ray": _ray, "dask": _dask}[name](address, jobs) as backend:
@@ -43,57 +45,36 @@ def connected(name: str, address: str | None, jobs: int | None) -> Iterator[Back
 def _ray(address: str | None, jobs: int | None) -> Iterator[Backend]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
-    from joblib import register_parallel_backend
-    from ray.util.joblib.ray_backend import RayBackend
 
-    class Streamed(RayBackend):  # type: ignore[misc]
-        """Results as they come; only multiprocessing's own pool, its parent, cannot do that."""
-
-        supports_return_generator = True
-
-    register_parallel_backend("ray", Streamed)
     _refuse_silent("Ray", address)
     here = {} if address else {"num_cpus": jobs, "include_dashboard": False}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ValueError(f"--address {address}: Ray does not answer: {error}") from None
+    run = ray.remote(max_retries=0)(_call)  # another try is up to us
+    deaths = (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.OutOfMemoryError,
+        ray.exceptions.NodeDiedError,
+        ray.exceptions.ObjectLostError,
+    )
     try:
-        yield Backend("ray", {}, (ray.exceptions.RayError,))
+        free = int(ray.cluster_resources().get("CPU", 0))
+        yield _backend(jobs, free, lambda *call: run.remote(*call).future(), deaths)
     finally:
         ray.shutdown()
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 @contextmanager
 def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
     import dask
     import distributed
-    from joblib import register_parallel_backend
-    from joblib._dask import DaskDistributedBackend
 
-    class Told(DaskDistributedBackend):  # type: ignore[misc]
-        """joblib's own hangs where a task kills its workers: nobody is told that it failed.
-
-        And where one worker is left it would run tasks in this process, which they might kill.
-        """
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(wait_for_workers_timeout=RESTARTS_S, **options)
-
-        def effective_n_jobs(self, n_jobs: int) -> int:
-            return max(2, int(super().effective_n_jobs(n_jobs)))
-
-        async def _collect(self) -> None:
-            while self._continue:
-                async for future, result in self.waiting_futures:
-                    own, tell = self._results.pop(future), self._callbacks.pop(future)
-                    if future.status == "error":
-                        result = result[1]
-                    own.set_result(result)
-                    tell(result)
-                await asyncio.sleep(0.01)
-
-    register_parallel_backend("dask", Told)
     dask.config.set({"distributed.scheduler.allowed-failures": 0})  # another try is up to us
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     _refuse_silent("Dask", address)
@@ -110,11 +91,32 @@ def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
     except (OSError, ValueError) as error:
         raise ValueError(f"--address {address}: Dask does not answer: {error}") from None
     try:
-        yield Backend("dask", {}, (distributed.KilledWorker,))
+        submit, free = client.get_executor().submit, _threads(client, address)
+        yield _backend(jobs, free, submit, (distributed.KilledWorker,))
     finally:
         client.close()
         if local is not None:
             local.close()
+
+
+def _threads(client: Any, address: str | None) -> int:
+    """Of the workers of Dask. ValueError where it has none, and gets none soon."""
+    try:
+        client.wait_for_workers(1, timeout=STARTS_S)
+    except TimeoutError:
+        raise ValueError(
+            f"--address {address}: Dask has had no worker for {STARTS_S:g} s: start one"
+        ) from None
+    return sum(client.nthreads().values())
+
+
+def _backend(
+    jobs: int | None, free: int, submit: Submit, deaths: tuple[type[Exception], ...]
+) -> Backend:
+    """Tasks that are not wanted any more end with the connection. `free`: cores that there are."""
+    jobs = jobs or max(1, free)
+    room = AHEAD * jobs if jobs >= free else jobs  # what runs is not counted by a cluster
+    return Backend(jobs, room, lambda: nullcontext(submit), deaths)
 
 
 def _refuse_silent(whose: str, address: str | None) -> None:

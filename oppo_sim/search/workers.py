@@ -23,14 +23,10 @@ DIED = (
 
 
 class Workers:
-    """`jobs` processes; with 1, this one. What they find does not depend on their number.
+    """Processes; `backend` None: this one. What they find does not depend on their number."""
 
-    `backend` None: on this machine; else -1 are all that a cluster has.
-    """
-
-    def __init__(self, problem: Problem, jobs: int, backend: Backend | None = None) -> None:
+    def __init__(self, problem: Problem, backend: Backend | None) -> None:
         self._work = partial(_timed, problem)
-        self._jobs = jobs
         self._backend = backend
         self._unit_s = BATCH_S  # what a unit took lately; at first they go one by one
 
@@ -41,7 +37,7 @@ class Workers:
             begun: dict[int, tuple[Unit, ...]] = {}
             try:
                 for place, (found, seconds) in pool.each(
-                    self._work, self._batches(waiting, begun), self._jobs, self._backend
+                    self._work, self._batches(waiting, begun), self._backend
                 ):
                     batch = begun.pop(place)
                     self._unit_s += RECENT * (seconds / len(batch) - self._unit_s)
@@ -71,8 +67,7 @@ class Workers:
         """A worker died that may have been running it: it runs by itself now, to find out."""
         for _ in range(TRIES - 1):
             try:
-                jobs = self._jobs if self._jobs < 0 else max(2, self._jobs)
-                ((_, (found, _)),) = pool.each(self._work, [(unit,)], jobs, self._backend)
+                ((_, (found, _)),) = pool.each(self._work, [(unit,)], self._backend)
                 return found[0]
             except pool.WorkerDied:
                 continue

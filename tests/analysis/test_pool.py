@@ -6,14 +6,19 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oppo_sim.analysis import pool
 from oppo_sim.analysis.parts import Part, WorkerDied, run_parts
-from oppo_sim.analysis.pool import each
+from oppo_sim.analysis.pool import each, processes
 from oppo_sim.config import load_scenario
 from oppo_sim.policies import Schedule
 from oppo_sim.records import Observation
@@ -36,23 +41,62 @@ def squared_unless_fatal(number: int) -> int:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_every_task_is_done_once_and_its_place_is_told(jobs: int) -> None:
-    found = list(each(square, [5, 3, 4, 9], jobs))
+    found = list(each(square, [5, 3, 4, 9], processes(jobs)))
     assert sorted(found) == [(0, 25), (1, 9), (2, 16), (3, 81)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_each_warning_is_given_once(jobs: int) -> None:
     with pytest.warns(UserWarning, match="is left") as caught:
-        assert len(list(each(warn, range(6), jobs))) == 6
+        assert len(list(each(warn, range(6), processes(jobs)))) == 6
     assert sorted(str(warning.message) for warning in caught) == ["0 is left", "1 is left"]
     assert {warning.filename for warning in caught} == {__file__}
 
 
-def test_a_killed_process_is_told_with_what_it_ran() -> None:
-    with pytest.raises(pool.WorkerDied) as death:
-        list(each(squared_unless_fatal, [1, 2, 3, 4, 5, 6], 2))
-    assert 2 in death.value.running
-    assert len(death.value.running) <= 2
+def until_death(
+    work: Callable[[int], int], tasks: Iterable[int], backend: pool.Backend | None
+) -> tuple[dict[int, int], tuple[int, ...]]:
+    """What was done, by place, and what is said to have been running."""
+    done: dict[int, int] = {}
+    try:
+        for place, result in each(work, tasks, backend):
+            done[place] = result
+    except pool.WorkerDied as death:
+        return done, death.running
+    pytest.fail("nobody died")
+
+
+def test_a_killed_process_is_told_with_what_it_ran_and_no_result_is_lost() -> None:
+    """Task 2 kills its process; then one more at most was running, and all before it are begun."""
+    done, running = until_death(squared_unless_fatal, [1, 2, 3, 4, 5, 6], processes(2))
+    assert 2 in running
+    assert len(running) <= 2
+    assert {0, 1} <= {*running} ^ {*done}
+
+
+def test_all_that_was_done_comes_before_the_news_of_a_death() -> None:
+    """Of eight tasks held at a time, by two processes: the four dead ones' oldest two were run."""
+
+    def submit(work: object, own: object, place: int, number: int) -> Future[Any]:
+        future: Future[Any] = Future()
+        if number % 2:
+            future.set_result((place, number, []))
+        else:
+            future.set_exception(BrokenProcessPool())
+        return future
+
+    backend = pool.Backend(2, 8, lambda: nullcontext(submit), (BrokenProcessPool,))
+    done, running = until_death(square, range(20), backend)
+    assert done == {1: 1, 3: 3, 5: 5, 7: 7}
+    assert running == (0, 2)
+
+
+def test_processes_that_take_nothing_any_more_were_running_nothing() -> None:
+    def submit(*_: object) -> Future[Any]:
+        raise BrokenProcessPool
+
+    backend = pool.Backend(2, 4, lambda: nullcontext(submit), (BrokenProcessPool,))
+    assert until_death(square, range(20), backend) == ({}, ())
 
 
 @dataclass(frozen=True)

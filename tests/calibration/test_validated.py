@@ -150,6 +150,31 @@ def test_a_table_that_is_too_slow_is_found_out_and_refined(
     assert refined["runs"] == 5
 
 
+def test_a_factor_that_is_cut_says_so(
+    real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All rows three times too slow; no factor goes below 1 / 1.5."""
+    slow = tmp_path / "slow.csv"
+    found = parse_measurements("slow", table.read_text())
+    rows = tuple([row._replace(seconds=3 * row.seconds) for row in found.rows])
+    slow.write_text(as_text(replace(found, rows=rows)))
+    refined = ask(capsys, "--from", real, "--costs", slow, "--refine", "trl")["refined"]
+    assert refined["factors"] == ", ".join(
+        f"{kind} x 0.667 (cut)" for kind in ("decode", "score", "train", "sync")
+    )
+
+
+def test_the_page_tells_the_machine_of_the_runs_from_the_tables(
+    real: Path, table: Path, tmp_path: Path
+) -> None:
+    for run in (real / "runs").iterdir():
+        (run / "machine.json").write_text(json.dumps({**HERE, "machine": "elsewhere"}))
+    out = tmp_path / "out"
+    assert main(["validate", "--from", str(real), "--costs", str(table), "--out", str(out)]) == 0
+    page = (out / "page.html").read_text()
+    assert "scenario: known<br>runs measured on: elsewhere<br>cost table: machine: here<br>" in page
+
+
 def test_one_run_folder_is_enough(
     real: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -389,3 +414,25 @@ def test_what_was_guessed_or_cut_is_said(
     assert any(note.startswith("oppo-0 has no lengths.csv") for note in found["notes"])
     cut = f"the first {STEPS - 1} of a run's steps do not count, not {STEPS}"
     assert any(note.startswith(cut) for note in found["notes"])
+
+
+def test_runs_of_other_settings_are_said(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = real / "runs" / "oppo-1" / "run.json"
+    header = json.loads(file.read_text())
+    header["scenario"]["about"] = "words change nothing"
+    header["scenario"]["cluster"]["slots"] = 77
+    file.write_text(json.dumps(header))
+    notes = [n for n in ask(capsys, "--from", real, "--costs", table)["notes"] if "settings" in n]
+    (said,) = notes
+    assert said.startswith("oppo-1 is of other settings than trl-0 (cluster.slots: 77, not ")
+
+
+def test_a_table_of_before_calls_were_cut_into_forwards_is_said(
+    real: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "the table does not say `grouped`"
+    assert not any(words in n for n in ask(capsys, "--from", real, "--costs", table)["notes"])
+    table.write_text(table.read_text().replace('# grouped = "yes"\n', ""))
+    assert any(words in note for note in ask(capsys, "--from", real, "--costs", table)["notes"])

@@ -317,7 +317,7 @@ def test_the_command_line_starts_light() -> None:
     """Help must be quick: what a command needs is loaded when it runs."""
     script = (
         "import sys, oppo_sim.cli\n"
-        "print({'numpy', 'scipy', 'pandas', 'matplotlib', 'simpy', 'joblib', 'pydantic', 'torch'}"
+        "print({'numpy', 'scipy', 'pandas', 'matplotlib', 'simpy', 'loky', 'pydantic', 'torch'}"
         " & set(sys.modules))"
     )
     done = subprocess.run(

@@ -19,6 +19,8 @@ SMALL = "experiments/configs/real/cpu-small.toml"
         ((SMALL, "--out", "costs.txt"), "--out costs.txt: a cost table is a .csv file"),
         ((SMALL, "--set", "real.workers='inline'"), "real.workers = 'inline': its lanes take"),
         ((SMALL, "--schedules", "trl,opo"), "did you mean 'oppo'?"),
+        ((SMALL, "--out", "tests/real/reference/costs.csv"), "costs.csv: is there already"),
+        ((SMALL, "--out", "README.md/costs.csv"), "README.md"),
     ],
 )
 def test_mistakes_are_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from contextlib import suppress
@@ -18,6 +19,7 @@ from oppo_real.errors import ModelError
 from oppo_real.machine.memory import keep_freed
 from oppo_real.networks import decoding, scoring
 from oppo_real.profile.beside import Work, side_by_side
+from oppo_real.profile.busy import busy_s
 from oppo_real.profile.measure import PASSES, SHARES, _passes, described, profile
 from oppo_real.profile.plan import Plan
 from oppo_real.profile.tasks import Group
@@ -140,6 +142,18 @@ def test_work_that_fails_ends_both() -> None:
 
     with pytest.raises(ModelError, match="too long"):
         side_by_side(Work(lambda: 1.0, 1), Work(fail, 1), 60.0)
+
+
+def test_others_are_all_that_worked_and_what_the_host_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idle, iowait and guests (whose time is in user and nice) do not count."""
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 20 3 9999 9999 400 50 6 7000 8000\ncpu0 1 2 3\n")
+    monkeypatch.setattr("oppo_real.profile.busy.STAT", stat)
+    assert busy_s() * os.sysconf("SC_CLK_TCK") == 100 + 20 + 3 + 400 + 50 + 6
+    stat.unlink()
+    assert busy_s() == 0
 
 
 def test_a_table_of_another_machine_is_noticed() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oppo_sim.search.clusters import connected
+from oppo_sim.search.clusters import _backend, connected
 from oppo_sim.search.problem import Problem, Unit
 from oppo_sim.search.workers import DIED, Workers
 from tests.cli.conftest import Oppo
@@ -57,7 +57,7 @@ def test_a_unit_that_kills_workers_of_a_cluster_is_given_up(
 ) -> None:
     monkeypatch.setattr("oppo_sim.search.workers._timed", deadly)
     with connected(backend, None, 2) as connection:
-        workers = Workers(Problem(document={}, file="", folder=tmp_path), 2, connection)
+        workers = Workers(Problem(document={}, file="", folder=tmp_path), connection)
         found = {unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(20))}
     assert found.pop(3) == {"error": DIED, "died": True}
     assert {place: one["step_s"] for place, one in found.items()} == {
@@ -82,6 +82,28 @@ def test_an_address_where_nobody_listens(refused: Callable[..., str], tiny: Path
     for address in ("tcp://127.0.0.1:1", "127.0.0.1:no"):
         said = refused("sweep", tiny, "--backend", "dask", "--address", address)
         assert f"--address {address}: Dask does not answer" in said
+
+
+def test_a_cluster_without_a_worker(
+    refused: Callable[..., str], tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("oppo_sim.search.clusters.STARTS_S", 0.1)
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty:
+        address = empty.scheduler_address
+        said = refused("sweep", tiny, "--backend", "dask", "--address", address)
+    assert f"--address {address}: Dask has had no worker for 0.1 s: start one" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores", "jobs", "room"),
+    [(None, 4, 4, 8), (4, 4, 4, 8), (3, 100, 3, 3), (1, 1, 1, 2)],
+)
+def test_no_more_tasks_are_handed_over_than_may_run_on_a_larger_cluster(
+    asked: int | None, cores: int, jobs: int, room: int
+) -> None:
+    backend = _backend(asked, cores, print, ())  # type: ignore[arg-type]
+    assert (backend.jobs, backend.room) == (jobs, room)
 
 
 def test_an_address_needs_a_cluster(refused: Callable[..., str], tiny: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from oppo_sim.analysis.pool import processes
 from oppo_sim.search.problem import Problem, Unit
 from oppo_sim.search.workers import DIED, TRIES, Workers
 from tests.search import kills
@@ -27,14 +28,10 @@ def test_the_table_is_the_same_however_often_the_sweep_was_killed(tmp_path: Path
 
 
 def deadly(problem: Problem, units: list[Unit]) -> tuple[list[dict[str, object]], float]:
-    """Ends its process at point 3, and counts how often: once those before it have been heard of,
-    since only then is it known which units were running."""
-    folder = Path(problem.file)
+    """Ends its process at point 3, and counts how often."""
     for unit in units:
         if unit.id == 3:
-            while not all((folder / str(before)).exists() for before in range(3)):
-                time.sleep(0.01)
-            with (folder / "deaths").open("a") as deaths:
+            with (problem.folder / "deaths").open("a") as deaths:
                 deaths.write("x")
             os.kill(os.getpid(), signal.SIGKILL)
     return [{"step_s": float(unit.id)} for unit in units], 0.0
@@ -44,11 +41,8 @@ def test_a_unit_that_kills_its_worker_is_given_up_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oppo_sim.search.workers._timed", deadly)
-    workers = Workers(Problem(document={}, file=str(tmp_path), folder=tmp_path), 2)
-    found = {}
-    for unit, one in workers.run(Unit("point", i, 0, {}) for i in range(30)):
-        found[unit.id] = one
-        (tmp_path / str(unit.id)).touch()
+    workers = Workers(Problem(document={}, file="", folder=tmp_path), processes(2))
+    found = {unit.id: one for unit, one in workers.run(Unit("point", i, 0, {}) for i in range(30))}
     assert found.pop(3) == {"error": DIED, "died": True}
     assert found == {i: {"step_s": float(i)} for i in range(30) if i != 3}
     assert (tmp_path / "deaths").read_text() == "x" * TRIES
