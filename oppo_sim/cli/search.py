@@ -103,14 +103,8 @@ def _run(loaded: Search, url: str) -> Found:
         raise ValueError(
             "a search needs optuna, which is not installed: pip install 'oppo-testbed[search]'"
         ) from None
-    from oppo_sim.search.study import (
-        SETTLED,
-        Searcher,
-        database_error,
-        open_study,
-        runs_of,
-        tried,
-    )
+    from oppo_sim.search.database import database_error, open_study
+    from oppo_sim.search.study import SETTLED, Searcher, runs_of, tried
 
     began, study = monotonic(), open_study(loaded, url)
     searcher = Searcher(loaded, study)

@@ -21,7 +21,8 @@ From the bottom up:
 `goals`    what a search is after: objectives, bounds, and the points that nothing beats
 `sought`   a search file: a sweep's, with goals and a number of trials
 `space`    the axes as parameters of Optuna
-`study`    a search: proposals, seeds where they are worth it, a database that processes share
+`database` the study of a search in a database that processes share
+`study`    a search: proposals, and seeds where they are worth it
 `owners`   which trials are in nobody's hands, because a process died
 `winner`   the best point as a schedule file
 `swept`    what a folder holds, for pictures

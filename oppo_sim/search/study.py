@@ -1,9 +1,8 @@
-"""A search: Optuna proposes points, they are simulated, and a database keeps what was found."""
+"""A search: Optuna proposes points, they are simulated, and the study keeps what was found."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
-from optuna.exceptions import ExperimentalWarning, OptunaError
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.storages import fail_stale_trials
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from oppo_sim.search.owners import OWNER, Orphans, signature
 from oppo_sim.search.problem import Point, Values
@@ -25,11 +23,7 @@ from oppo_sim.search.sought import Search
 from oppo_sim.search.space import MOST_LISTED, Space, key
 from oppo_sim.search.units import Found
 
-HEARTBEAT_S = 2
-GRACE_S = 10  # without a heartbeat: the process is dead, and its trial is anybody's
 POLL_S = 0.5
-OPENINGS = 10  # tries
-LOCKED_S = 60  # that a statement waits for another process, and after which no other try is made
 ASKING, ASKING_S = 40, 0.05  # looks, and between them, for values that a trial is about to have
 NEIGHBOUR = 3  # every third trial is the best one's nearest neighbour
 REPEATS = 4  # proposals of what is known, after which its neighbour is taken
@@ -39,6 +33,7 @@ RESULT, STATUS, UNITS, BASELINE = "result", "status", "units", "baseline"
 REFERENCE = "reference"
 NO_TRIAL = -1  # the point of the reference
 SETTLED, PRUNED, FAILED = "settled", "pruned", "failed"  # statuses
+GIVEN_UP = "Cannot tell a "  # how Optuna's error begins where another process has ended a trial
 
 Progress = Callable[[int, int], None]  # trials done, of how many
 
@@ -52,57 +47,6 @@ class Tried(NamedTuple):
 
 class Repeated(Exception):
     """A proposal that was there already."""
-
-
-def open_study(search: Search, url: str) -> Study:
-    """The study of this search in a database, which any number of processes may share."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    header = json.dumps(search.header(), sort_keys=True, default=str)
-    digest = hashlib.sha256(header.encode()).hexdigest()[:12]
-    name = f"{search.space.problem.document['name']}-{digest}"
-    until_s = time.monotonic() + LOCKED_S
-    for left in reversed(range(OPENINGS)):
-        try:
-            return _opened(url, name, len(search.goals.objectives))
-        except (SQLAlchemyError, OptunaError, ImportError, ValueError, RuntimeError) as error:
-            is_race = isinstance(error, OperationalError | IntegrityError)
-            if is_race and left and time.monotonic() < until_s:
-                time.sleep(POLL_S)  # another process may be making the tables
-                continue
-            said = database_error(error) or str(error).splitlines()[0]
-            raise ValueError(
-                f"--storage {url}: cannot be used: {said}; give a URL such as sqlite:///search.db"
-            ) from None
-    raise AssertionError
-
-
-def database_error(error: BaseException) -> str | None:
-    """What the database said, in one line, where that is why something was raised.
-
-    Optuna reads on where a trial could not be written, and may fail by what it did not read.
-    """
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, SQLAlchemyError):
-        cause = cause.__cause__ or cause.__context__
-    return None if cause is None else str(cause).splitlines()[0]
-
-
-def _opened(url: str, name: str, objectives: int) -> Study:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        storage = RDBStorage(
-            url,
-            heartbeat_interval=HEARTBEAT_S,
-            grace_period=GRACE_S,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
-            engine_kwargs={"connect_args": {"timeout": LOCKED_S}} if "sqlite" in url else None,
-        )
-    return optuna.create_study(
-        study_name=name,
-        storage=storage,
-        directions=["minimize"] * objectives,
-        load_if_exists=True,
-    )
 
 
 class Searcher:
@@ -195,7 +139,12 @@ class Searcher:
                 seed=int(seed[0]), n_startup_trials=1, multivariate=True, constant_liar=True
             )
         self._repeats, self._is_repeated = repeats, False
-        self._study.optimize(self._objective, n_trials=1, catch=(Repeated,))
+        try:
+            self._study.optimize(self._objective, n_trials=1, catch=(Repeated,))
+        except ValueError as error:
+            if not str(error).startswith(GIVEN_UP):
+                raise
+            # this process seemed dead, for it was held up: its trial is begun again, by anybody
         return not self._is_repeated
 
     def _objective(self, trial: Trial) -> list[float]:

@@ -133,14 +133,20 @@ def test_with_the_table_they_came_from_nothing_is_wrong(
     assert json.loads((out / "validation.json").read_text()) == found
 
 
+def slowed(table: Path, by: float, folder: Path) -> Path:
+    """The table with all seconds so many times as long."""
+    found = parse_measurements("known", table.read_text())
+    rows = tuple([row._replace(seconds=by * row.seconds) for row in found.rows])
+    said = {**found.provenance, "news_s": f"{by * 0.001:g}"}
+    slow = folder / "slow.csv"
+    slow.write_text(as_text(replace(found, rows=rows, provenance=said)))
+    return slow
+
+
 def test_a_table_that_is_too_slow_is_found_out_and_refined(
     real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow = tmp_path / "slow.csv"
-    found = parse_measurements("slow", table.read_text())
-    rows = tuple([row._replace(seconds=1.25 * row.seconds) for row in found.rows])
-    said = {**found.provenance, "news_s": "0.00125"}
-    slow.write_text(as_text(replace(found, rows=rows, provenance=said)))
+    slow = slowed(table, 1.25, tmp_path)
     document = ask(capsys, "--from", real, "--costs", slow, "--refine", "trl")
     assert document["median_abs_error"] == pytest.approx(0.25)
     assert document["speedup_error"] == pytest.approx(0, abs=1e-9), "all is too slow alike"
@@ -154,10 +160,7 @@ def test_a_factor_that_is_cut_says_so(
     real: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All rows three times too slow; no factor goes below 1 / 1.5."""
-    slow = tmp_path / "slow.csv"
-    found = parse_measurements("slow", table.read_text())
-    rows = tuple([row._replace(seconds=3 * row.seconds) for row in found.rows])
-    slow.write_text(as_text(replace(found, rows=rows)))
+    slow = slowed(table, 3, tmp_path)
     refined = ask(capsys, "--from", real, "--costs", slow, "--refine", "trl")["refined"]
     assert refined["factors"] == ", ".join(
         f"{kind} x 0.667 (cut)" for kind in ("decode", "score", "train", "sync")

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Callable
@@ -17,11 +18,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from optuna.distributions import IntDistribution
-from optuna.trial import TrialState
+from optuna.storages import BaseStorage
+from optuna.storages._rdb.models import TrialModel
+from optuna.trial import Trial, TrialState
 
 from oppo_sim.config import load_scenario, load_schedule
-from oppo_sim.search import Problem, Seeds, evaluate, owners, study
-from oppo_sim.search.sought import load_search
+from oppo_sim.search import Problem, Seeds, database, evaluate, owners, study
+from oppo_sim.search.sought import Search, load_search
 from oppo_sim.search.space import Space, key
 from oppo_sim.search.winner import schedule_file
 from tests.cli.conftest import Oppo
@@ -243,15 +246,67 @@ def test_the_trial_of_a_process_that_died_is_begun_again(
 ) -> None:
     """Before it signed; and on another machine, of which nothing but its heartbeat is known."""
     monkeypatch.setattr(owners, "ORPHAN_S", 0.0)
-    monkeypatch.setattr(study, "GRACE_S", 3)
+    monkeypatch.setattr(database, "GRACE_S", 3)
     search = load_search(written(TINY), trials=3)
-    opened = study.open_study(search, f"sqlite:///{search.space.problem.schedules / 'search.db'}")
+    opened = database.open_study(search, url_of(search))
     lost = opened.ask({"schedule.chunk": IntDistribution(10, 100)})
     if owner is not None:
         lost.set_user_attr("owner", owner)
         opened._storage.record_heartbeat(lost._trial_id)  # type: ignore[attr-defined]
     study.Searcher(search, opened).run()
     assert opened.trials[0].state == TrialState.FAIL
+    assert len(study.tried(opened)) == 3
+
+
+def url_of(search: Search) -> str:
+    return f"sqlite:///{search.space.problem.schedules / 'search.db'}"
+
+
+def test_a_trial_that_waits_is_taken_by_one_process_only(
+    written: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another asks for it between this one's look at its state and its write."""
+    search = load_search(written(TINY))
+    one, other = (database.open_study(search, url_of(search)) for _ in range(2))
+    one.enqueue_trial({"schedule.chunk": 10})
+    trial_id = one.trials[0]._trial_id
+    taken: list[bool] = []
+
+    def take(storage: BaseStorage) -> None:
+        taken.append(storage.set_trial_state_values(trial_id, TrialState.RUNNING))
+
+    others = threading.Thread(target=take, args=(other._storage,))
+    look = TrialModel.find_or_raise_by_id
+
+    def look_and_wait(*arguments: Any, **options: Any) -> TrialModel:
+        found = look(*arguments, **options)
+        if threading.current_thread() is not others and not others.is_alive():
+            others.start()
+            others.join(0.5)  # it ends in between, or has to wait for this one
+        return found
+
+    monkeypatch.setattr(TrialModel, "find_or_raise_by_id", look_and_wait)
+    take(one._storage)
+    others.join()
+    assert sorted(taken) == [False, True]
+
+
+def test_a_trial_that_was_given_up_meanwhile_is_left(
+    written: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was held up so long that it seemed dead: it goes on with the next trial."""
+    search = load_search(written(TINY), trials=3)
+    opened = database.open_study(search, url_of(search))
+    with_seeds = study.Searcher._with_seeds
+
+    def held_up(self: Any, trial: Trial, *rest: Any) -> Any:
+        if trial.number < 2:
+            database.open_study(search, url_of(search)).tell(trial.number, state=TrialState.FAIL)
+        return with_seeds(self, trial, *rest)
+
+    monkeypatch.setattr(study.Searcher, "_with_seeds", held_up)
+    study.Searcher(search, opened).run()
+    assert [trial.state for trial in opened.trials[:2]] == [TrialState.FAIL] * 2
     assert len(study.tried(opened)) == 3
 
 
