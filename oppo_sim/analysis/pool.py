@@ -26,6 +26,11 @@ AHEAD = 2  # tasks per process: one runs, one is there when it is done
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
+# What is caught is of the whole process: threads of one (Dask's may have some) take turns, as they
+# do for Python's own lock. A task may have tasks of its own.
+CATCHING = threading.RLock()
+
+
 class WorkerDied(RuntimeError):
     """A process ended in the middle of its work; `running` are the places of the tasks begun."""
 
@@ -37,25 +42,25 @@ class WorkerDied(RuntimeError):
 class Backend(NamedTuple):
     """Whose processes: they run `jobs` tasks at a time, oldest first, and hold `room` of them.
 
-    `opened` hands tasks over until it is left, with an error where they are no longer wanted;
-    `deaths` is what a future raises where a process died.
+    `opened`, of how many are needed, hands tasks over until it is left, with an error where they
+    are no longer wanted; `deaths` is what a future raises where a process died.
     """
 
     jobs: int
     room: int
-    opened: Callable[[], AbstractContextManager[Submit]]
+    opened: Callable[[int], AbstractContextManager[Submit]]
     deaths: tuple[type[Exception], ...]
 
 
 def processes(jobs: int) -> Backend | None:
-    """That many on this machine, which end with this one; None for one: this process itself."""
+    """As many at most, on this machine; they end with this one. None for 1: this process itself."""
     if jobs <= 1:
         return None
 
     @contextmanager
-    def opened() -> Iterator[Submit]:
+    def opened(needed: int) -> Iterator[Submit]:
         executor = get_reusable_executor(
-            max_workers=jobs,
+            max_workers=needed,
             timeout=IDLE_S,
             initializer=_follow,
             initargs=(os.getpid(),),
@@ -107,21 +112,24 @@ def _there(
     work: Callable[[Task], Result], tasks: Iterable[Task], backend: Backend
 ) -> Iterator[tuple[int, Result, list[Told]]]:
     numbered = enumerate(tasks)
+    first = [*islice(numbered, backend.room)]
+    if not first:
+        return
     begun: dict[Future[Any], int] = {}
     undone: list[int] = []
-    with backend.opened() as submit:
+    with backend.opened(min(backend.jobs, len(first))) as submit:
 
-        def fill() -> bool:
-            """As many as there is room for; whether the processes are alive."""
+        def are_alive(some: Iterable[tuple[int, Task]]) -> bool:
+            """Begin some tasks; False where the processes take none any more."""
             try:
-                for place, task in islice(numbered, backend.room - len(begun)):
+                for place, task in some:
                     begun[submit(_done, work, place, task)] = place
             except backend.deaths:
                 return False
             return True
 
         with _without_interrupts():
-            alive = fill()
+            alive = are_alive(first)
         while begun:
             wait(begun, return_when=FIRST_COMPLETED)
             for future in [one for one in begun if one.done()]:
@@ -130,13 +138,14 @@ def _there(
                     undone.append(place)
                 else:
                     yield future.result()
-            alive = alive and not undone and fill()
+            more = islice(numbered, backend.room - len(begun))
+            alive = alive and not undone and are_alive(more)
         if not alive:
             raise WorkerDied(sorted(undone)[: backend.jobs])  # the others were not begun
 
 
 def _done(work: Callable[[Task], Result], place: int, task: Task) -> tuple[int, Result, list[Told]]:
-    with warnings.catch_warnings(record=True) as caught:
+    with CATCHING, warnings.catch_warnings(record=True) as caught:
         result = work(task)
     return place, result, [Told(str(w.message), w.category, w.filename, w.lineno) for w in caught]
 
@@ -145,17 +154,22 @@ def _done(work: Callable[[Task], Result], place: int, task: Task) -> tuple[int, 
 def _without_interrupts() -> Iterator[None]:
     """Processes started in it never see Ctrl-C, which a terminal sends to all: their parent does.
 
-    What a process ignores, its children ignore from their first instruction on; a mask would not
-    do, for the process that loky starts first takes it off.
+    What a process ignores, its children ignore from their first instruction on; a mask alone would
+    not do, for what is started first may take it off. The mask keeps a Ctrl-C for afterwards.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
         return
+    masked = os.name == "posix"
+    if masked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if masked:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _follow(parent: int) -> None:

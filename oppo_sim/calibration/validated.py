@@ -196,6 +196,7 @@ def _settings(real: Real) -> dict[str, Any]:
     """What makes a run fast or slow, besides its schedule."""
     scenario = real.recorded.run.header.scenario
     found = {key: scenario.get(key) for key in ("workload", "cluster", "real")}
+    found["seed"] = real.recorded.run.header.seed
     if isinstance(found["real"], dict):
         idle = ("schedules", "save_steps")
         found["real"] = {key: value for key, value in found["real"].items() if key not in idle}

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -39,6 +40,10 @@ def connected(name: str, address: str | None, jobs: int | None) -> Iterator[Back
             f"--backend {name} needs {error.name}, which is not installed: "
             f"pip install 'oppo-testbed[{name}]'"
         ) from None
+    except CancelledError:
+        raise RuntimeError(
+            f"the {name} cluster has gone; with --out, --resume goes on from what is written"
+        ) from None
 
 
 @contextmanager
@@ -62,6 +67,8 @@ def _ray(address: str | None, jobs: int | None) -> Iterator[Backend]:
     try:
         free = int(ray.cluster_resources().get("CPU", 0))
         yield _backend(jobs, free, lambda *call: run.remote(*call).future(), deaths)
+    except (ray.exceptions.LocalRayletDiedError, ray.exceptions.RaySystemError) as error:
+        raise CancelledError from error
     finally:
         ray.shutdown()
 
@@ -83,7 +90,7 @@ def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
         local = distributed.LocalCluster(
             n_workers=jobs,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",  # None would ask for a port that may be taken
             silence_logs=logging.CRITICAL,
         )
     try:
@@ -91,8 +98,8 @@ def _dask(address: str | None, jobs: int | None) -> Iterator[Backend]:
     except (OSError, ValueError) as error:
         raise ValueError(f"--address {address}: Dask does not answer: {error}") from None
     try:
-        submit, free = client.get_executor().submit, _threads(client, address)
-        yield _backend(jobs, free, submit, (distributed.KilledWorker,))
+        submit = client.get_executor(pure=False).submit  # another try of a task is no repetition
+        yield _backend(jobs, _threads(client, address), submit, (distributed.KilledWorker,))
     finally:
         client.close()
         if local is not None:
@@ -116,7 +123,7 @@ def _backend(
     """Tasks that are not wanted any more end with the connection. `free`: cores that there are."""
     jobs = jobs or max(1, free)
     room = AHEAD * jobs if jobs >= free else jobs  # what runs is not counted by a cluster
-    return Backend(jobs, room, lambda: nullcontext(submit), deaths)
+    return Backend(jobs, room, lambda _: nullcontext(submit), deaths)
 
 
 def _refuse_silent(whose: str, address: str | None) -> None:

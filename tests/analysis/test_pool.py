@@ -7,10 +7,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,13 @@ def square(number: int) -> int:
 
 def warn(number: int) -> int:
     warnings.warn(f"{number % 2} is left", UserWarning, stacklevel=1)
+    return number
+
+
+def tell_slowly(number: int) -> int:
+    """Another thread has the time to begin and to end in between."""
+    time.sleep(0.001)
+    warnings.warn(f"{number} is told", UserWarning, stacklevel=1)
     return number
 
 
@@ -74,28 +82,46 @@ def test_a_killed_process_is_told_with_what_it_ran_and_no_result_is_lost() -> No
     assert {0, 1} <= {*running} ^ {*done}
 
 
+def dead_or_done(result: object) -> Future[Any]:
+    """None: its process died."""
+    future: Future[Any] = Future()
+    if result is None:
+        future.set_exception(BrokenProcessPool())
+    else:
+        future.set_result(result)
+    return future
+
+
 def test_all_that_was_done_comes_before_the_news_of_a_death() -> None:
     """Of eight tasks held at a time, by two processes: the four dead ones' oldest two were run."""
 
     def submit(work: object, own: object, place: int, number: int) -> Future[Any]:
-        future: Future[Any] = Future()
-        if number % 2:
-            future.set_result((place, number, []))
-        else:
-            future.set_exception(BrokenProcessPool())
-        return future
+        return dead_or_done((place, number, []) if number % 2 else None)
 
-    backend = pool.Backend(2, 8, lambda: nullcontext(submit), (BrokenProcessPool,))
+    backend = pool.Backend(2, 8, lambda needed: nullcontext(submit), (BrokenProcessPool,))
     done, running = until_death(square, range(20), backend)
     assert done == {1: 1, 3: 3, 5: 5, 7: 7}
     assert running == (0, 2)
+
+
+def test_no_more_processes_are_asked_for_than_there_are_tasks() -> None:
+    asked: list[int] = []
+
+    def opened(needed: int) -> nullcontext[pool.Submit]:
+        asked.append(needed)
+        return nullcontext(lambda *_: dead_or_done((0, 0, [])))
+
+    backend = pool.Backend(50, 100, opened, ())
+    assert len(list(each(square, range(3), backend))) == 3
+    assert not list(each(square, [], backend))
+    assert asked == [3]
 
 
 def test_processes_that_take_nothing_any_more_were_running_nothing() -> None:
     def submit(*_: object) -> Future[Any]:
         raise BrokenProcessPool
 
-    backend = pool.Backend(2, 4, lambda: nullcontext(submit), (BrokenProcessPool,))
+    backend = pool.Backend(2, 4, lambda needed: nullcontext(submit), (BrokenProcessPool,))
     assert until_death(square, range(20), backend) == ({}, ())
 
 
@@ -128,7 +154,29 @@ def test_the_error_names_schedule_and_seed_and_says_what_to_do(
     assert remedy in str(death.value)
 
 
-# signals
+# threads and signals
+
+
+def test_threads_of_one_process_catch_their_own_warnings() -> None:
+    """As a Dask worker of several has: forty tasks with a warning each."""
+    with ThreadPoolExecutor(8) as threads:
+        done = threads.map(partial(pool._done, tell_slowly), range(40), range(40))
+    told = [[warning.text for warning in told] for _, _, told in done]
+    assert told == [[f"{number} is told"] for number in range(40)]
+
+
+def test_an_interrupt_while_processes_start_is_not_lost() -> None:
+    script = (
+        "import os, signal; from oppo_sim.analysis.pool import _without_interrupts\n"
+        "try:\n"
+        "    with _without_interrupts():\n"
+        "        os.kill(os.getpid(), signal.SIGINT); print('started', end=' ')\n"
+        "    print('lost')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('kept')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "started kept\n", done.stderr
 
 
 def started(out: Path) -> subprocess.Popen[str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,36 @@ def test_a_unit_that_kills_workers_of_a_cluster_is_given_up(
         place: float(place) for place in range(20) if place != 3
     }
     assert os.getpid() not in {one["pid"] for one in found.values()}
+
+
+def deadly_once(problem: Problem, units: list[Unit]) -> tuple[list[dict[str, Any]], float]:
+    """The process of the very first unit ends the first time."""
+    trace = problem.folder / "died"
+    if any(unit.id == 0 for unit in units) and not trace.exists():
+        trace.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [{"step_s": float(unit.id)} for unit in units], 0.2
+
+
+@pytest.mark.parametrize("backend", CLUSTERS)
+def test_a_unit_whose_worker_died_once_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr("oppo_sim.search.workers._timed", deadly_once)
+    with connected(backend, None, 2) as connection:
+        workers = Workers(Problem(document={}, file="", folder=tmp_path), connection)
+        found = {unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(6))}
+    assert found == {place: {"step_s": float(place)} for place in range(6)}
+
+
+@pytest.mark.slow
+def test_a_cluster_that_has_gone_is_one_line() -> None:
+    pytest.importorskip("distributed")
+    with (
+        pytest.raises(RuntimeError, match="the dask cluster has gone; with --out, --resume goes"),
+        connected("dask", None, 1),
+    ):
+        raise CancelledError  # as futures do whose scheduler has ended
 
 
 def test_an_extra_that_is_missing_is_named(
