@@ -45,6 +45,15 @@ def test_two_processes_of_a_cluster_write_the_same_table(
     assert tables(two) == tables(one)
 
 
+def found_by(backend: str, folder: Path, units: int) -> dict[int, Any]:
+    """What two processes make of so many units, by unit."""
+    with connected(backend, None, 2) as connection:
+        workers = Workers(Problem(document={}, file="", folder=folder), connection)
+        return {
+            unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(units))
+        }
+
+
 def deadly(problem: Problem, units: list[Unit]) -> tuple[list[dict[str, Any]], float]:
     """Where it runs; the process ends at point 3."""
     if any(unit.id == 3 for unit in units):
@@ -57,9 +66,7 @@ def test_a_unit_that_kills_workers_of_a_cluster_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     monkeypatch.setattr("oppo_sim.search.workers._timed", deadly)
-    with connected(backend, None, 2) as connection:
-        workers = Workers(Problem(document={}, file="", folder=tmp_path), connection)
-        found = {unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(20))}
+    found = found_by(backend, tmp_path, 20)
     assert found.pop(3) == {"error": DIED, "died": True}
     assert {place: one["step_s"] for place, one in found.items()} == {
         place: float(place) for place in range(20) if place != 3
@@ -81,10 +88,7 @@ def test_a_unit_whose_worker_died_once_is_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     monkeypatch.setattr("oppo_sim.search.workers._timed", deadly_once)
-    with connected(backend, None, 2) as connection:
-        workers = Workers(Problem(document={}, file="", folder=tmp_path), connection)
-        found = {unit.id: f for unit, f in workers.run(Unit("point", i, 0, {}) for i in range(6))}
-    assert found == {place: {"step_s": float(place)} for place in range(6)}
+    assert found_by(backend, tmp_path, 6) == {place: {"step_s": float(place)} for place in range(6)}
 
 
 @pytest.mark.slow
