@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -20,12 +20,23 @@ MACHINE, DOCUMENT = "machine.json", "validation.json"
 
 @dataclass(frozen=True)
 class Real:
-    """A real run and where it is."""
+    """A real run, where it is, and what it says of the machine it ran on: maybe nothing."""
 
     schedule: str
     repeat: int
     folder: Path
     recorded: Recorded
+    machine: Mapping[str, Any]
+
+    @property
+    def elsewhere(self) -> float:
+        """The share of the machine that others took meanwhile."""
+        return float(self.machine.get("elsewhere", 0.0))
+
+    @property
+    def probe_s(self) -> float:
+        """Of the cores; without end where it does not say."""
+        return float(self.machine.get("probe_s", inf))
 
 
 def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
@@ -44,7 +55,7 @@ def real_runs(path: Path, order: Sequence[str] = ()) -> list[Real]:
         _refuse(run, folder)
         name = _name(run, folder)
         repeat = sum(one.schedule == name for one in found)
-        found.append(Real(name, repeat, folder, recorded(run, folder)))
+        found.append(Real(name, repeat, folder, recorded(run, folder), _machine(folder)))
     order = order or _order(path)
     found.sort(key=lambda real: (*_place(real.schedule, order), real.repeat))
     if not found:
@@ -57,9 +68,8 @@ def settled(runs: Sequence[Real], table: Path) -> tuple[list[Real], list[str]]:
 
     The criterion knows nothing of errors: what others took, and how slow the cores were.
     """
-    least = min([_probe_s(real.folder) for real in runs])
-    fastest_s = min(least, probe_s(table))
-    quiet = [real for real in runs if not _is_disturbed(real.folder, fastest_s)]
+    fastest_s = min([probe_s(table), *[real.probe_s for real in runs]])
+    quiet = [real for real in runs if not _is_disturbed(real, fastest_s)]
     names = {real.schedule for real in quiet}
     kept = [real for real in runs if real in quiet or real.schedule not in names]
     gone = [f"{real.schedule}-{real.repeat}" for real in runs if real not in kept]
@@ -67,13 +77,8 @@ def settled(runs: Sequence[Real], table: Path) -> tuple[list[Real], list[str]]:
     return kept, [f"{', '.join(gone)}: {words}"] if gone else []
 
 
-def _is_disturbed(folder: Path, fastest_s: float) -> bool:
-    crowded = float(machine_of(folder).get("elsewhere", 0.0)) > CROWDED
-    return crowded or SLOWED * fastest_s < _probe_s(folder) < inf
-
-
-def _probe_s(folder: Path) -> float:
-    return float(machine_of(folder).get("probe_s", inf))
+def _is_disturbed(real: Real, fastest_s: float) -> bool:
+    return real.elsewhere > CROWDED or SLOWED * fastest_s < real.probe_s < inf
 
 
 def _place(schedule: str, order: Sequence[str]) -> tuple[int, str]:
@@ -119,8 +124,8 @@ def _refuse(run: Run, folder: Path) -> None:
             )
 
 
-def machine_of(folder: Path) -> dict[str, Any]:
-    """What a run says of the machine it ran on; empty where it says nothing."""
+def _machine(folder: Path) -> dict[str, Any]:
+    """Of its machine.json; empty without."""
     file = folder / MACHINE
     try:
         found: Any = json.loads(file.read_bytes())

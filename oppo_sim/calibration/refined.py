@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from oppo_sim.analysis.fidelity import KINDS, Fidelity, Pair
+from oppo_sim.analysis.fidelity import Fidelity, Pair
 from oppo_sim.costs import Measurements, measurements
 from oppo_sim.costs.measurements import LEAST_S
 
@@ -36,7 +36,7 @@ def in_words(by: Mapping[str, float]) -> str:
 
 def refined(table: Path, by: Mapping[str, float], run: str) -> Measurements:
     """The table with every kind's factor."""
-    said = {"refined": f"with the run {run}: {in_words({kind: by[kind] for kind in KINDS})}"}
+    said = {"refined": f"with the run {run}: {in_words(by)}"}
     return scaled(measurements(str(table.resolve())), by, said)
 
 

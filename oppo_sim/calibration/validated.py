@@ -6,6 +6,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +16,7 @@ from oppo_sim.analysis.fidelity_grades import NOISY
 from oppo_sim.analysis.fidelity_page import page
 from oppo_sim.analysis.fidelity_trace import write_side_by_side
 from oppo_sim.calibration.decisions import other_choices
-from oppo_sim.calibration.realruns import DOCUMENT, Real, machine_of
+from oppo_sim.calibration.realruns import DOCUMENT, Real
 from oppo_sim.calibration.refined import factors, in_words, refined
 from oppo_sim.calibration.rescaled import rescaled
 from oppo_sim.calibration.twin import LENGTHS, again, drawing, replaying, twin
@@ -114,7 +115,7 @@ def refined_document(
 def rescaled_table(runs: Sequence[Real], table: Path, place: Path) -> tuple[Path, dict[str, float]]:
     """The table scaled to the models of the runs, in a file, and its factors. ValueError where it
     is not known of which models one of them is."""
-    about = machine_of(runs[0].folder)
+    about = runs[0].machine
     found, by = rescaled(table, str(about.get("models", "")), str(about.get("scoring", "")))
     file = place / "costs-rescaled.csv"
     write_whole(file, as_text(found))
@@ -130,14 +131,13 @@ def notes_of(runs: Sequence[Real], table: Path, fidelity: Fidelity) -> list[str]
     measured = measurements(str(table.resolve()))
     said, probe_s = measured.provenance, measured.said_s("probe_s")
     notes: dict[str, None] = {}
-    crowded = 0.0
+    crowded = max([real.elsewhere for real in runs])
     probes = [probe_s] if probe_s else []
     for real in runs:
-        about = machine_of(real.folder)
-        if about:
-            notes |= dict.fromkeys(differences(said, about))
-            crowded = max(crowded, float(about.get("elsewhere", 0.0)))
-            probes += [float(about["probe_s"])] if "probe_s" in about else []
+        if real.machine:
+            notes |= dict.fromkeys(differences(said, real.machine))
+        if real.probe_s < inf:
+            probes.append(real.probe_s)
         if not (real.folder / LENGTHS).exists():
             notes[
                 f"{real.schedule}-{real.repeat} has no lengths.csv: how long rollouts would have "

@@ -146,7 +146,7 @@ def _compared(
     out: Path | None,
 ) -> dict[str, Any]:
     """What `--json` prints; with `out`, all else that is written."""
-    from oppo_sim.calibration.realruns import machine_of, real_runs, settled
+    from oppo_sim.calibration.realruns import real_runs, settled
     from oppo_sim.calibration.tables import about
     from oppo_sim.calibration.validated import (
         check_refining,
@@ -170,7 +170,7 @@ def _compared(
         fidelity, beyond = validated(runs, table, simulated, warmup, meter)
         said = about(str(runs[0].recorded.run.header.scenario["name"]), table)
         notes = [*left_out, *notes_of(runs, table, fidelity), *beyond]
-        measured_on = machine_of(runs[0].folder).get("machine", "a machine that nobody noted")
+        measured_on = runs[0].machine.get("machine", "a machine that nobody noted")
         found = fidelity.as_dict()
         document = {**said, "measured_on": measured_on, **found, "notes": notes}
         if scaling is not None:

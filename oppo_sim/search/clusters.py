@@ -26,10 +26,10 @@ def connected(name: str, address: str | None, jobs: int | None) -> Iterator[Back
     runs; None starts one here, which ends with this process. ValueError for an extra that is not
     installed, and a cluster that does not answer.
     """
-    jobs = jobs or (None if address else cores())
     if name == LOCAL:
         yield processes(jobs or cores())
         return
+    jobs = jobs or (None if address else cores())
     try:
         with {"ray": _ray, "dask": _dask}[name](address, jobs) as backend:
             yield backend
